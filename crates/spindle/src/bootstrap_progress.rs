@@ -1,6 +1,6 @@
 //! The processes that are present while a group is created, or while a process waits for admission.
 use spindle_core::MemberId;
-use spindle_core::control::{Difference, SeedWait, SeedsKnown, Unreached};
+use spindle_core::control::{Difference, RestartWait, SeedWait, SeedsKnown, Unreached};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -42,6 +42,8 @@ pub struct BootstrapProgress {
     pub differing_here: u32,
     /// The seeds that this process could not use in its last try, in their order.
     pub unreached: Vec<Unreached>,
+    /// The members for which the restart of a group waits, at the process that leads it.
+    pub restart: Option<Box<RestartWait>>,
 }
 
 /// The most members that are listed; the others are counted.
@@ -82,6 +84,9 @@ impl BootstrapProgress {
     pub(crate) fn remedy(&self) -> &'static str {
         match self.present.is_empty() {
             _ if !self.differing.is_empty() || self.differing_here > 0 => "start all with the same settings",
+            _ if self.restart.as_ref().is_some_and(|restart| !restart.missing.is_empty()) => {
+                "start the missing members with their data directories; name those that are lost for good as lost"
+            }
             true => "see that the seeds run and can be reached, or wait longer",
             false if self.dir.is_some() => "start the missing members, with the same directory, or wait longer",
             false => "start the missing members, or wait longer",
@@ -117,6 +122,29 @@ impl BootstrapProgress {
             (0, 0) => write!(f, "), not all of them ready"),
             (0, seeds) => write!(f, "), and {seeds} more of the seeds must be"),
             (missing, _) => write!(f, "), {missing} missing"),
+        }
+    }
+}
+
+/// Reports the members for which a restart waits.
+fn write_restart(restart: &RestartWait, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let told = |ids: &[MemberId]| {
+        let mut told: Vec<String> = ids.iter().take(PRESENT_TOLD).map(ToString::to_string).collect();
+        told.extend(ids.len().checked_sub(PRESENT_TOLD + 1).map(|more| format!("and {} more", more + 1)));
+        told.join(", ")
+    };
+    let RestartWait { base, missing, not_lost, .. } = restart;
+    if !not_lost.is_empty() {
+        write!(
+            f,
+            "; the group restarts after view {base}, and these members are named as lost and are here: {}",
+            told(not_lost)
+        )?;
+    }
+    match missing.is_empty() {
+        true => Ok(()),
+        false => {
+            write!(f, "; the group restarts when these members of its last view, {base}, are back: {}", told(missing))
         }
     }
 }
@@ -157,6 +185,9 @@ impl fmt::Display for BootstrapProgress {
             0 => {}
             1 => write!(f, "; 1 more process waits with other settings, and reports them")?,
             more => write!(f, "; {more} more processes wait with other settings, and report them")?,
+        }
+        if let Some(restart) = &self.restart {
+            write_restart(restart, f)?;
         }
         self.waits.iter().try_for_each(|waits| write!(f, "{waits}"))?;
         self.seeds.iter().try_for_each(|seeds| write!(f, "; {seeds}"))?;

@@ -30,11 +30,13 @@ mod bulk_link;
 mod links;
 mod net;
 mod orders;
+mod restarting;
 mod ways;
 
 pub(crate) use bootstrapping::{BootstrapDriver, BootstrapTerms};
 pub(crate) use bulk_link::{BulkLink, BulkWay};
 pub(crate) use net::Net;
+pub(crate) use restarting::RestartDriver;
 pub(crate) use ways::{Board, SharedRowDescriptors};
 use ways::{Rendezvous, Ways};
 
@@ -86,6 +88,9 @@ pub(crate) struct ControlPlane {
     bulk_links: GroupLinks<BulkLink>,
     /// The creation of a group between hosts.
     bootstrap: Option<BootstrapDriver>,
+    /// The restart of a group. It stays, to answer processes that have missed the decision.
+    restart: Option<RestartDriver>,
+    hears_restart: bool,
     notices: Arc<Notices>,
 }
 
@@ -130,6 +135,7 @@ impl ControlPlane {
     fn with(ways: Ways, me: Process, book: Option<Book>, notices: Arc<Notices>) -> ControlPlane {
         let Process { id: me, nonce } = me;
         let (shared_rows, shown, starved_until, deaths, senders, bulk_links, bootstrap) = Default::default();
+        let (restart, hears_restart) = Default::default();
         ControlPlane {
             owner: Owner::new(),
             ways,
@@ -143,6 +149,8 @@ impl ControlPlane {
             senders,
             bulk_links,
             bootstrap,
+            restart,
+            hears_restart,
             notices,
         }
     }
@@ -241,7 +249,7 @@ impl ControlPlane {
             Ways::Rendezvous(rendezvous) => rendezvous.outbox.patience(),
             Ways::Local(_) => None,
         };
-        outbox.into_iter().chain(starved).chain(bootstrap).min()
+        outbox.into_iter().chain(starved).chain(bootstrap).chain(self.restart_patience()).min()
     }
 
     /// Sends the messages that can be sent now.

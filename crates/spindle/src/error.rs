@@ -1,7 +1,7 @@
 //! The errors, one type for each kind of call.
 use crate::bootstrap_progress::{BootstrapProgress, settings_remedy, tell_differences};
 use crate::data_dir::DataDirError;
-use spindle_core::control::{Difference, Refusal};
+use spindle_core::control::{Difference, Incarnation, Refusal};
 use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
 use spindle_fabric::MeshError;
 use spindle_fabric_ofi::OfiError;
@@ -75,19 +75,36 @@ pub enum JoinError {
         /// The system's error.
         source: io::Error,
     },
-    /// The data directory has the logs of an earlier member. This version does not continue them.
-    #[error(
-        "{} has the logs of member {member} of group {group}, which this version does not continue: `spindle log` reads them; move them \
-         away, or give this process another data_dir",
-        path.display()
-    )]
+    /// A member of a group in one process finds logs of an earlier one.
+    #[error("{} has logs of an earlier process, which only a process that joins a group continues: move them away", path.display())]
     OldLogs {
         /// The directory of the logs.
         path: PathBuf,
-        /// The group that they belong to.
-        group: String,
-        /// The id of the member that wrote them.
-        member: u64,
+    },
+    /// The log of a group that restarts lacks records that other members have. This version does not
+    /// get them.
+    #[error(
+        "the log of subgroup {subgroup:?} lacks records that members {holders:?} have, and this version does not copy them"
+    )]
+    LogBehind {
+        /// The subgroup.
+        subgroup: String,
+        /// The members that have them.
+        holders: Vec<MemberId>,
+    },
+    /// The data directory has logs of an earlier group of the same name.
+    #[error(
+        "{} has logs of group {theirs}, and the group that runs under this name is {ours}: end it to restart the other one, or give \
+         this process another data_dir",
+        path.display()
+    )]
+    OtherIncarnation {
+        /// The directory of the logs.
+        path: PathBuf,
+        /// The group that wrote them.
+        theirs: Incarnation,
+        /// The group that runs.
+        ours: Incarnation,
     },
     /// The logs can't be opened.
     #[error(transparent)]

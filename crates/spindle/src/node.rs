@@ -62,6 +62,8 @@ pub struct Node {
     arena: Arena,
     /// This member's memory for the next view, once this one has ended.
     preparing: Option<Preparing>,
+    /// Whether others can see that memory.
+    is_next_shown: bool,
     /// Rows for that view that need no control messages.
     shows: Shows,
     large: Large,
@@ -121,7 +123,12 @@ pub enum Poll {
 const RETIRED_LOOK: Duration = Duration::from_millis(1);
 impl Node {
     /// Creates a member whose first view is ready.
-    pub(crate) fn new(mut control_plane: ControlPlane, first: First, terms: Terms) -> Result<Node, JoinError> {
+    pub(crate) fn new(
+        mut control_plane: ControlPlane,
+        first: First,
+        mut logs: Option<Logs>,
+        terms: Terms,
+    ) -> Result<Node, JoinError> {
         let (begun, fabric, arena) = first.begin(&mut control_plane)?;
         let alike = control::Terms { settings: terms.settings.clone(), suspect_after: terms.suspect_after };
         let mut member = control_plane.act(|roster, now| Member::new(begun, alike, roster, now));
@@ -132,7 +139,6 @@ impl Node {
         let mut handles = vec![];
         let (large, object_cache) = (Large::new(notices, &terms), Arc::new(LargeObjectCache::default()));
         object_cache.begin(&view, member.engine().layout(), member.engine().me(), fabric.reader());
-        let mut logs = Logs::open(&terms, &view, control_plane.incarnation(), control_plane.me, notices)?;
         let of_subgroup = |name: &str| {
             let log = logs.as_mut().and_then(|logs| logs.take(name));
             SubgroupHandles::new(name.to_string(), &shared, notices, terms.object_bytes_max, log)
@@ -150,6 +156,7 @@ impl Node {
             older_due: false,
             arena,
             preparing,
+            is_next_shown: false,
             shows: Shows::default(),
             large,
             object_cache,

@@ -251,7 +251,7 @@ fn a_configuration_without_a_place_for_logs_is_refused_and_so_are_old_logs() {
     );
     drop(config.local().unwrap());
     let error = config.local().unwrap_err();
-    let JoinError::OldLogs { member: 1, path, .. } = &error else { panic!("{error}") };
+    let JoinError::OldLogs { path } = &error else { panic!("{error}") };
     assert_eq!(*path, log_dir(&scratch, 1));
     let log = LogSettings { segment_bytes: 5000, ..config.log };
     assert!(matches!(Config { log, ..config.clone() }.local().unwrap_err(), JoinError::Log(_)));

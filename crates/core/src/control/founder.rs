@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 pub struct Founder {
     settings: SharedSettings,
-    /// The number of members that create the group, and the maximum number.
+    /// The number of members that create the group, 0 if it restarts, and the maximum number.
     members: u32,
     room: u32,
     /// The processes that wait among the same seeds.
@@ -40,6 +40,11 @@ impl Founder {
         Founder { settings, members, room, asking, claim, unlike, differing, present, changed }
     }
 
+    /// Notes that no group is created: one restarts.
+    pub(super) fn create_none(&mut self) {
+        self.members = 0;
+    }
+
     /// Takes in the seeds among which the group is created, and whether this process creates it
     /// (`creates`). Processes that waited before ask again.
     pub fn take_up(&mut self, creates: bool, claim: SeedClaim, now: Time) {
@@ -68,8 +73,13 @@ impl Founder {
             return Some(Some(Refusal::Config { settings: self.settings.clone(), incarnation: 0 }));
         }
         self.differing.remove(&id);
+        if asks.members == 0 && self.members != 0 {
+            // The process restarts another group, and takes no part in the creation of this one.
+            self.changed |= self.asking.remove(&id).is_some();
+            return Some(None);
+        }
         // A process that specifies 1 accepts any number.
-        if asks.members != self.members && asks.members != 1 && self.members != 1 {
+        if asks.members != self.members && asks.members != 1 && self.members > 1 {
             return Some(Some(Refusal::Founders(self.members)));
         }
         if id.0 >= CLIENT_IDS_FROM {

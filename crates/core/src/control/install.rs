@@ -29,6 +29,11 @@ pub struct Install {
     is_first: bool,
     /// The last time at which processes of other hosts were asked for a later view.
     asked: Time,
+    /// True once this member's memory exists and is shown to the others.
+    is_prepared: bool,
+    /// Members of the view before. A row of one of them shows that this view is on its disk. Empty
+    /// if this process needs no such evidence.
+    vouchers: Vec<MemberId>,
 }
 
 /// A view that begins here.
@@ -56,7 +61,21 @@ impl Install {
         engine.set_liveness(if roster.book().is_some() { Liveness::Constant } else { Liveness::OnDemand });
         roster.expect(engine.view());
         let view = Arc::new(engine.view().clone());
-        Install { engine, view, since: now, looked: now, suspect_after, is_first, asked: now }
+        let (is_prepared, vouchers) = Default::default();
+        Install { engine, view, since: now, looked: now, suspect_after, is_first, asked: now, is_prepared, vouchers }
+    }
+
+    /// Lets the view begin only with a row of one of these members of the view before, in which this
+    /// process was not (INV-RECORD in restart.rs). It has read the decision in their rows, where the
+    /// decision is before it is on any disk.
+    pub fn await_voucher(&mut self, vouchers: impl IntoIterator<Item = MemberId>) {
+        let is_in = |id: &MemberId| self.view.rank_of(*id).is_some();
+        self.vouchers = vouchers.into_iter().filter(is_in).collect();
+    }
+
+    /// Whether this member's memory for the view is shown to the others.
+    pub(super) fn is_prepared(&self) -> bool {
+        self.is_prepared
     }
 
     /// Returns the first view of this process.
@@ -88,6 +107,7 @@ impl Install {
     /// the observers.
     pub fn prepared<W>(&mut self, roster: &mut Roster<W>, now: Time) {
         self.since = now;
+        self.is_prepared = true;
         let observers = roster.observers().iter().copied().filter(|id| !self.view.members.contains(id));
         let to: Vec<MemberId> = self.view.members.iter().copied().chain(observers).collect();
         roster.hand_over(self.view.id, to);
@@ -120,13 +140,15 @@ impl Install {
         has_met: impl Fn(Rank) -> bool,
         now: Time,
     ) -> bool {
-        let missing = self.missing(roster, has_met);
+        let missing = self.missing(roster, &has_met);
         // Members of other hosts see no activity of this member before the view begins here.
         // Missing rows may come later.
         let part = if mutation!(BeginsHastily) { 64 } else { 2 };
         let late = self.suspect_after.is_some_and(|after| now.since(self.since) >= after / part);
         let is_complete = (late && !self.is_first) || (has_sent_all && (late || missing.is_empty()));
-        if is_complete && (!has_rest || mutation!(RestCutOff)) {
+        let is_vouched = self.vouchers.is_empty()
+            || self.vouchers.iter().any(|id| roster.has_parts(self.view.id, *id) || self.has_met(*id, &has_met));
+        if self.is_prepared && is_vouched && is_complete && (!has_rest || mutation!(RestCutOff)) {
             return true;
         }
         if now.since(self.looked) >= INSTALL_LOOK {
@@ -144,6 +166,10 @@ impl Install {
             roster.ask_view_afar(now);
         }
         false
+    }
+
+    fn has_met(&self, id: MemberId, has_met: impl Fn(Rank) -> bool) -> bool {
+        self.view.rank_of(id).is_some_and(has_met)
     }
 
     /// Shows that this member is alive, in its row of the view.
@@ -196,8 +222,12 @@ impl Install {
         !roster.is_far(id) || roster.is_new(self.view.id, id)
     }
 
-    /// Announces the view again to a process that asks although it is a member, or that observes.
+    /// Announces the view again to a process that asks although it is a member, or that observes. A
+    /// process that asks before the view is [prepared](Self::prepared) asks again.
     pub fn hand_over_to<W>(&self, id: MemberId, roster: &mut Roster<W>) {
+        if !self.is_prepared {
+            return;
+        }
         roster.tell_view(&self.view, [id]);
         roster.hand_over(self.view.id, [id]);
     }

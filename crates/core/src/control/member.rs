@@ -246,10 +246,10 @@ impl Member {
             ControlEvent::View { incarnation, view, decision } => {
                 return self.hear_of(incarnation, &view, decision, roster);
             }
-            ControlEvent::Reached(card) => roster.tell_view_at(self.newest(), &card),
+            ControlEvent::Reached(card) => roster.tell_view_at(self.newest_shown(), &card),
             ControlEvent::Meets(_) if mutation!(StrangersPass) => {}
             ControlEvent::Meets(card) => {
-                roster.tell_view_at(self.newest(), &card);
+                roster.tell_view_at(self.newest_shown(), &card);
                 roster.ask_view_at(&card);
             }
             ControlEvent::Wants(order) => {
@@ -267,6 +267,12 @@ impl Member {
     /// The newest view that this member knows to be decided.
     pub fn newest(&self) -> &Arc<View> {
         self.next.as_ref().map_or(&self.view, Install::view)
+    }
+
+    /// The newest decided view that this member may announce. A view that is kept on disk is there
+    /// before its memory is [prepared](Install::prepared).
+    fn newest_shown(&self) -> &Arc<View> {
+        self.next.as_ref().filter(|next| next.is_prepared()).map_or(&self.view, Install::view)
     }
 
     /// Another process wants something.
@@ -297,7 +303,7 @@ impl Member {
             Request::Evict(id) => self.evict(id, roster.me()),
             Request::Recover(lost) => refused = self.recover(&lost, roster, rows).err(),
             Request::View => {
-                roster.tell_view(self.newest(), [from]);
+                roster.tell_view(self.newest_shown(), [from]);
                 return None;
             }
             Request::Stopped { nonce, .. } => {

@@ -111,8 +111,8 @@ pub struct Restart {
     not_before: Time,
     /// The highest known round.
     round: u64,
-    /// True if this process has begun a view.
-    has_begun: bool,
+    /// The decided view that this process has begun, and the view before.
+    begun: Option<(ViewId, RestartView)>,
     told: Option<RestartWait>,
     outputs: VecDeque<(u64, RestartOutput)>,
     /// The number of records to write, and of written ones.
@@ -131,7 +131,7 @@ impl Restart {
     /// Returns a process that restarts now.
     pub fn new(setup: RestartSetup, now: Time) -> Restart {
         let record = setup.record.clone();
-        let (leads, here, attempt, failures, round, has_begun, told, outputs, writes, written) = Default::default();
+        let (leads, here, attempt, failures, round, begun, told, outputs, writes, written) = Default::default();
         Restart {
             setup,
             record,
@@ -143,7 +143,7 @@ impl Restart {
             failures,
             not_before: now,
             round,
-            has_begun,
+            begun,
             told,
             outputs,
             writes,
@@ -158,6 +158,19 @@ impl Restart {
         if !leads {
             self.attempt = None;
         }
+    }
+
+    /// Returns the view that this process votes on, if it does.
+    pub fn votes_for(&self) -> Option<ViewId> {
+        let has_voted = self.record.promised != RestartBallot::default() && self.begun.is_none();
+        has_voted.then(|| self.record.accepted.as_ref().map_or(self.record.view.id.next(), |(_, value)| value.view.id))
+    }
+
+    /// True if processes of the last view wait for this one, which is not in it. It does not lead, so
+    /// it has to let another process do so.
+    pub fn has_to_yield(&self) -> bool {
+        let base = &self.record.view;
+        base.rank_of(self.setup.me.id).is_none() && base.members.iter().any(|id| self.is_here(*id))
     }
 
     /// Returns the record as it will be on disk.
@@ -192,7 +205,7 @@ impl Restart {
     /// Continues at the time [`wake_at`](Self::wake_at).
     pub fn poll(&mut self, now: Time) {
         self.at(now);
-        if self.has_begun {
+        if self.begun.is_some() {
             self.hello_at = Time(u64::MAX);
             return;
         }
@@ -207,8 +220,12 @@ impl Restart {
     pub fn hear(&mut self, from: Process, message: RestartMessage, now: Time) {
         self.at(now);
         self.teller().heard(from, &message);
-        if self.has_begun {
-            // The others learn of the group from its members.
+        if let Some((base, value)) = &self.begun {
+            // It has missed the decision, or was started again.
+            if matches!(message, RestartMessage::Hello { .. }) {
+                let decided = RestartMessage::Decided { base: *base, value: Box::new(value.clone()) };
+                self.send(RestartTo::Process(from), decided);
+            }
             return;
         }
         let is_new = self.here.get(&from.id).is_none_or(|here| here.process != from);

@@ -21,7 +21,8 @@ pub struct Wants {
     pub settings: SharedSettings,
     /// Whether it adopts those of a running group.
     pub adoption: Adoption,
-    /// The number of members with which it would create the group; 1 if any number will do.
+    /// The number of members with which it would create the group; 1 if any number will do. If it
+    /// [restarts](Seek::restarting) a group, the number of members of the last view.
     pub members: u32,
     /// True if it wants the state of the application first, if the group exists.
     pub learns: bool,
@@ -96,6 +97,10 @@ pub struct Seek {
     /// The settings of another process that waits to create the group with them, and the time of
     /// its last refusal.
     differing: Option<(SharedSettings, Time)>,
+    /// True if this process creates no group: it [restarts](super::Restart) one, or finds it.
+    restarts: bool,
+    /// The view with which its group restarts, if it takes part in that decision.
+    restarts_with: Option<ViewId>,
 }
 
 /// The settings of a running group, as adopted.
@@ -134,8 +139,31 @@ impl Seek {
 
     fn new(way: SeekWay, wants: Wants, room: u32) -> Seek {
         let founder = Founder::new(wants.settings.clone(), wants.members, room);
-        let (asked, heard, blocked, adopted, differing) = Default::default();
-        Seek { way, wants, founder, asked, heard, blocked, adopted, differing }
+        let (asked, heard, blocked, adopted, differing, restarts, restarts_with) = Default::default();
+        Seek { way, wants, founder, asked, heard, blocked, adopted, differing, restarts, restarts_with }
+    }
+
+    /// True if this process creates or restarts the group on its host.
+    pub fn founds(&self) -> bool {
+        self.way == SeekWay::Founds
+    }
+
+    /// Notes that this process restarts its group, and creates no other.
+    #[must_use]
+    pub fn restarting(mut self) -> Seek {
+        self.founder.create_none();
+        Seek { restarts: true, ..self }
+    }
+
+    /// True if this process asks as an observer, because it needs the state of a running group first.
+    fn observes(&self) -> bool {
+        self.wants.learns && (self.way == SeekWay::Afar || self.restarts)
+    }
+
+    /// Notes the view that [this process votes on](super::Restart::votes_for). Members that have begun
+    /// it announce it, and only the outcome of the vote names the processes in it.
+    pub fn restarts_with(&mut self, view: Option<ViewId>) {
+        self.restarts_with = view;
     }
 
     /// True if it is time to [ask](Self::ask).
@@ -146,16 +174,16 @@ impl Seek {
     /// Asks for admission. `here` are the members on this host, as listed in its directory.
     pub fn ask<W>(&mut self, here: &[MemberId], roster: &mut Roster<W>, now: Time) -> Option<FoundGroup> {
         self.asked = Some(now);
-        let Wants { members, learns, .. } = self.wants;
+        let (observes, members) = (self.observes(), if self.restarts { 0 } else { self.wants.members });
         let config = self.settings(now).digest();
         let question = |observer| Question { config, members, observer, follows: ViewId(0) };
         if self.way == SeekWay::Afar {
-            roster.ask_afar(question(learns), now);
+            roster.ask_afar(question(observes), now);
         } else if here.is_empty() {
             return Some(FoundGroup::Gone);
         }
         for member in here {
-            roster.ask(*member, question(learns && self.way == SeekWay::Afar), now);
+            roster.ask(*member, question(observes), now);
         }
         None
     }
@@ -183,11 +211,11 @@ impl Seek {
                     }
                 }
                 ControlEvent::View { incarnation, view, .. } if view.rank_of(roster.me()).is_some() => {
-                    if !self.is_founding(&view) {
+                    if !self.is_founding(&view) && self.restarts_with != Some(view.id) {
                         return Some(FoundGroup::View { incarnation, view });
                     }
                 }
-                ControlEvent::View { .. } if self.wants.learns && self.way == SeekWay::Afar => {
+                ControlEvent::View { .. } if self.observes() => {
                     return Some(FoundGroup::Group);
                 }
                 ControlEvent::View { .. } => {}
@@ -195,7 +223,7 @@ impl Seek {
             }
         }
         let is_settled = creates && self.gather(rest, roster, now);
-        let founds_alone = self.way == SeekWay::Founds && is_settled;
+        let founds_alone = self.way == SeekWay::Founds && is_settled && !self.restarts;
         founds_alone.then(|| FoundGroup::Founders { incarnation: None, members: self.founder.members(roster.me()) })
     }
 

@@ -239,7 +239,7 @@ impl HostsWorld<'_> {
         };
         let found = found.or_else(|| {
             let begun = process.boot.as_mut()?.take_begun()?;
-            process.roster.hear_of_founders(&begun.members);
+            process.roster.hear_of_founders(spindle_core::ViewId(1), &begun.members);
             Some(begun.into())
         });
         process.is_told |= seek.differing(now).is_some();

@@ -79,6 +79,12 @@ pub struct Config {
     /// it for one process only, when all members of the earlier group have ended. Otherwise the
     /// earlier group continues elsewhere beside the new one.
     pub force_create: bool,
+    /// Members of the last view that are lost for good, as an operator's decision. A group whose
+    /// processes have all ended restarts from its logs when all members of its last view are back.
+    /// With this it restarts without these members, if the process that leads the restart (on one
+    /// host the first to start) has the list. Messages that no other member has on disk are lost with
+    /// them. A member that is named and is there holds the restart.
+    pub lost: Vec<MemberId>,
     /// Whether this process adopts the shared settings of a running group: the subgroups,
     /// [`suspect_after`](Self::suspect_after) and [`object_bytes_max`](Self::object_bytes_max).
     ///
@@ -186,6 +192,7 @@ impl Config {
             log: LogSettings::default(),
             was_member_of: None,
             force_create: false,
+            lost: vec![],
             adoption: Adoption::Never,
             ablation: Ablation::default(),
         }

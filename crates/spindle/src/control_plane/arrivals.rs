@@ -3,6 +3,7 @@
 //! go to the layers that wait for them.
 use super::links::is_sent;
 use super::net::dial_error;
+use super::restarting;
 use super::ways::{Rendezvous, Ways};
 use super::{BulkLink, BulkWay, ControlPlane, ControlPlaneEvent, Death, STARVED_PAUSE};
 use crate::shared::lock;
@@ -48,6 +49,7 @@ impl ControlPlane {
         }
         self.gather(&mut news);
         self.step_bootstrap();
+        self.step_restart();
         self.flush();
         self.gather(&mut news);
         news
@@ -66,8 +68,15 @@ impl ControlPlane {
         self.carry_out();
         let now = self.now();
         for one in self.roster.take_news() {
+            if let control::ControlEvent::Died(id) = &one
+                && let Some(restart) = &mut self.restart
+            {
+                restart.gone(*id);
+            }
             if let control::ControlEvent::Bootstrap { from, nonce, config, words } = &one {
-                if let Some(bootstrap) = &mut self.bootstrap {
+                if restarting::is_of_restart(words) {
+                    self.hear_of_restart(*from, *nonce, *config, words);
+                } else if let Some(bootstrap) = &mut self.bootstrap {
                     bootstrap.hear(*from, *nonce, *config, words, now);
                 }
             } else {

@@ -69,7 +69,7 @@ impl ControlPlane {
     /// Returns the group that this process has to begin, if it was just created.
     pub(crate) fn take_begun(&mut self) -> Option<InitialView> {
         let begun = self.bootstrap.as_mut()?.take_begun()?;
-        self.roster.hear_of_founders(&begun.members);
+        self.roster.hear_of_founders(spindle_core::ViewId(1), &begun.members);
         Some(begun)
     }
 }

@@ -4,11 +4,11 @@ use super::learner::AdmittedLearner;
 use super::preparing::First;
 use crate::bootstrap_progress::BootstrapProgress;
 use crate::config::{Config, Network, Terms, take_over};
-use crate::control_plane::{BootstrapDriver, BootstrapTerms, ControlPlane, ControlPlaneEvent, after};
+use crate::control_plane::{BootstrapDriver, BootstrapTerms, ControlPlane, ControlPlaneEvent, RestartDriver, after};
 use crate::data_dir::DataDir;
 use crate::error::JoinError;
 use crate::handler::{Batch, Handler};
-use crate::logs;
+use crate::logs::{Logs, OldLogs};
 use crate::random::{random_id, random_word};
 use crate::transfer::TARGET;
 use spindle_core::control::{Attempts, FoundGroup, LearnError, Refusal, Roster, Seek, SharedSettings, Wants};
@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 mod restoring;
 mod showing;
 
+/// The pause of a process that lets another one create or restart the group.
+const YIELDS_FOR: Duration = Duration::from_millis(100);
 /// How long to wait for control events before checking the clock and the flag again.
 const TICK: Duration = Duration::from_millis(10);
 /// The same for a thread that an event always wakes. Hundreds of processes may wait to join.
@@ -42,6 +44,8 @@ enum Sought {
     Group,
     /// A group existed on this host and has ended.
     Gone,
+    /// Another process has to create or restart the group: this one lacks its logs.
+    Yields,
 }
 
 /// A process whose first view begins.
@@ -49,6 +53,7 @@ pub(crate) struct Joined {
     /// It is dropped before the control plane, so that a process that gives up reports this before
     /// its address is gone.
     pub(crate) first: First,
+    pub(crate) logs: Option<Logs>,
     pub(crate) control_plane: ControlPlane,
     pub(crate) terms: Terms,
 }
@@ -90,7 +95,6 @@ impl<'a> Candidate<'a> {
         cancelled: &'a AtomicBool,
     ) -> Result<Candidate<'a>, JoinError> {
         config.check()?;
-        logs::check(config)?;
         let (dir, group) = config.place()?;
         let event_count =
             if config.network.is_some() { MemberEventCount::with_event() } else { MemberEventCount::create() };
@@ -146,7 +150,19 @@ impl<'a> Candidate<'a> {
         if let Some(network) = &self.own.network {
             return self.attempt_afar(network, handler);
         }
-        let role = found_or_find(&self.dir, &self.group, self.config.id, self.deadline, self.cancelled);
+        loop {
+            if let Some(joined) = self.attempt_here(handler)? {
+                return Ok(joined);
+            }
+            std::thread::sleep(self.tick(YIELDS_FOR)?);
+        }
+    }
+
+    /// Joins a group on this host. `None` if another process has to create or restart the group.
+    fn attempt_here<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Option<Joined>, JoinError> {
+        let old = OldLogs::open(self.own)?;
+        let id = old.as_ref().map(OldLogs::member).or(self.config.id);
+        let role = found_or_find(&self.dir, &self.group, id, self.deadline, self.cancelled);
         let role = role.map_err(|error| self.named(error))?;
         let (control_socket, mut standing) = match role {
             Role::Founder { control_socket, incarnation } => (control_socket, CreateOutcome::Founder { incarnation }),
@@ -154,31 +170,58 @@ impl<'a> Candidate<'a> {
         };
         let mut control_plane = ControlPlane::new(control_socket, Some(&self.event_count), None)?;
         self.see_myself(&control_plane);
+        let restarts = old.as_ref().map(|old| (old.incarnation(), old.record().view.members.len() as u32));
+        if let Some(old) = old {
+            control_plane.set_restart(self.restart(old, &control_plane));
+        }
         loop {
-            let seek = match standing {
+            let control_socket = control_plane.control_socket().expect("a process that joins has an address");
+            let seek = match (standing, restarts) {
                 // A new group begins without state, and the handler now contains the state of the
                 // dead group.
-                CreateOutcome::Founder { .. } if self.has_restored => return Err(JoinError::GroupGone),
-                CreateOutcome::Founder { incarnation } => {
+                (CreateOutcome::Founder { .. }, _) if self.has_restored => return Err(JoinError::GroupGone),
+                (CreateOutcome::Founder { .. }, Some((incarnation, members))) => {
+                    if !control_socket.restart(incarnation)? {
+                        return Ok(None);
+                    }
                     self.use_own();
                     control_plane.set_incarnation(incarnation);
-                    Seek::founder(self.wants(false), self.config.founders)
+                    Some(Seek::founder(Wants { members, ..self.wants(false) }, limits::MEMBERS_MAX as u32).restarting())
                 }
-                CreateOutcome::Joiner { .. } => match handler {
-                    Some(handler) => {
-                        let AdmittedLearner { control_plane, first } = self.restore(control_plane, *handler)?;
-                        return self.install(control_plane, first);
-                    }
-                    None => Seek::joiner(self.wants(false)),
+                (CreateOutcome::Founder { incarnation }, None) => {
+                    self.use_own();
+                    control_plane.set_incarnation(incarnation);
+                    Some(Seek::founder(self.wants(false), self.config.founders))
+                }
+                (CreateOutcome::Joiner { .. }, Some(_)) => {
+                    Some(Seek::joiner(self.wants(handler.is_some())).restarting())
+                }
+                (CreateOutcome::Joiner { .. }, None) => match handler {
+                    Some(_) => None,
+                    None => Some(Seek::joiner(self.wants(false))),
                 },
             };
-            if let Sought::View(view) = self.seek(&mut control_plane, seek)? {
-                return self.begin(control_plane, view);
+            let sought = seek.map_or(Ok(Sought::Group), |seek| self.seek(&mut control_plane, seek))?;
+            match (sought, &mut *handler) {
+                (Sought::View(view), _) => return self.begin(control_plane, view).map(Some),
+                (Sought::Group, Some(handler)) => {
+                    let admitted = self.restore(control_plane, *handler)?;
+                    return self.install(admitted).map(Some);
+                }
+                (Sought::Yields, _) => return Ok(None),
+                // All members had ended before they admitted this process.
+                (Sought::Group | Sought::Gone, _) => {}
             }
-            // All members had ended before they admitted this process.
             let control_socket = control_plane.control_socket().expect("a process that joins has an address");
             standing = control_socket.create(self.deadline, self.cancelled).map_err(|error| self.named(error))?;
         }
+    }
+
+    /// Returns the part of this process in the restart of the group whose logs it has.
+    fn restart(&self, old: OldLogs, control_plane: &ControlPlane) -> RestartDriver {
+        let roster = control_plane.roster();
+        let (process, lost) = ((roster.as_process(), roster.process()), self.config.lost.iter().copied().collect());
+        RestartDriver::new(old, process, self.own_settings.digest(), lost, control_plane.now())
     }
 
     /// Joins a group that spans hosts: asks its members on this host, and the seeds.
@@ -187,7 +230,8 @@ impl<'a> Candidate<'a> {
         network: &Network,
         handler: &mut Option<&mut H>,
     ) -> Result<Joined, JoinError> {
-        let id = match self.config.id {
+        let old = OldLogs::open(self.own)?;
+        let id = match old.as_ref().map(OldLogs::member).or(self.config.id) {
             Some(id) => id,
             None => random_id()?,
         };
@@ -198,9 +242,14 @@ impl<'a> Candidate<'a> {
         // The bootstrap of the last attempt has the data directory open.
         self.bootstrap = None;
         self.use_own();
-        let bootstrap = self.begin_bootstrap(control_plane.roster(), control_plane.now())?;
+        let belongs = old.as_ref().map(OldLogs::incarnation);
+        let bootstrap = self.begin_bootstrap(control_plane.roster(), belongs, control_plane.now())?;
         control_plane.set_bootstrap(bootstrap);
-        let seek = Seek::afar(self.wants(handler.is_some()), limits::MEMBERS_MAX as u32);
+        let mut seek = Seek::afar(self.wants(handler.is_some()), limits::MEMBERS_MAX as u32);
+        if let Some(old) = old {
+            control_plane.set_restart(self.restart(old, &control_plane));
+            seek = seek.restarting();
+        }
         let Sought::View(view) = self.seek(&mut control_plane, seek)? else {
             // Until this process is admitted, it takes no part in the creation of another group.
             self.bootstrap = control_plane.take_bootstrap();
@@ -208,8 +257,8 @@ impl<'a> Candidate<'a> {
             // From now on this process does not wait for seeds.
             self.seen.seeds = None;
             let handler = handler.as_mut().expect("only a process that learns has met a group without being let in");
-            let AdmittedLearner { control_plane, first } = self.restore(control_plane, *handler)?;
-            return self.install(control_plane, first);
+            let admitted = self.restore(control_plane, *handler)?;
+            return self.install(admitted);
         };
         if self.has_restored {
             // A new group begins without state, and the handler now contains the state of the dead
@@ -233,11 +282,16 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns the state machine that decides whether a group is created between hosts.
-    fn begin_bootstrap<W>(&self, roster: &Roster<W>, now: Time) -> Result<BootstrapDriver, JoinError> {
+    fn begin_bootstrap<W>(
+        &self,
+        roster: &Roster<W>,
+        belongs: Option<u128>,
+        now: Time,
+    ) -> Result<BootstrapDriver, JoinError> {
         let dir = self.config.data_dir.as_ref().map(|path| DataDir::open(path, &self.config.group)).transpose()?;
         let random = [random_word()?, random_word()?];
         let (members, word) = (self.config.founders, self.config.force_create);
-        let (me, process, belongs) = (roster.as_process(), roster.process(), self.was_in());
+        let (me, process, belongs) = (roster.as_process(), roster.process(), self.was_in().or(belongs));
         let config = self.settings.digest();
         let terms = BootstrapTerms { me, process, config, members, random, dir, belongs, word };
         Ok(BootstrapDriver::new(terms, now))
@@ -245,11 +299,18 @@ impl<'a> Candidate<'a> {
 
     /// Looks for the group until a view contains this process, or none can.
     fn seek(&mut self, control_plane: &mut ControlPlane, mut seek: Seek) -> Result<Sought, JoinError> {
+        let founds = seek.founds();
+        if let Some(restart) = control_plane.restart().filter(|_| founds) {
+            restart.set_leaders(true, vec![]);
+        }
         loop {
             if seek.is_due(control_plane.now()) {
                 let members = ControlSocket::members(&self.dir, &self.group)?;
                 if let Some(bootstrap) = control_plane.bootstrap() {
                     bootstrap.hold(!members.is_empty());
+                }
+                if let Some(restart) = control_plane.restart().filter(|_| self.config.network.is_none()) {
+                    restart.set_leaders(false, members.clone());
                 }
                 if let Some(FoundGroup::Gone) = control_plane.act(|roster, now| seek.ask(&members, roster, now)) {
                     return Ok(Sought::Gone);
@@ -263,8 +324,29 @@ impl<'a> Candidate<'a> {
             if let Some(error) = control_plane.bootstrap().and_then(BootstrapDriver::take_failure) {
                 return Err(error.into());
             }
+            let hears_restart = control_plane.hears_restart();
+            match control_plane.restart() {
+                Some(restart) => {
+                    if let Some(error) = restart.take_failure() {
+                        return Err(error.into());
+                    }
+                    seek.restarts_with(restart.votes_for());
+                    if founds && restart.has_to_yield() {
+                        return Ok(Sought::Yields);
+                    }
+                }
+                None if founds && hears_restart => return Ok(Sought::Yields),
+                None => {}
+            }
             let found = control_plane.act(|roster, now| seek.step(news, roster, now));
             let found = found.or_else(|| control_plane.take_begun().map(FoundGroup::from));
+            if let Some(restarted) = control_plane.take_restarted() {
+                let incarnation = control_plane.restart().map(|restart| restart.incarnation());
+                match self.create(control_plane, &seek, incarnation, restarted.view)? {
+                    Some(view) => return Ok(Sought::View(view)),
+                    None => return Ok(Sought::Gone),
+                }
+            }
             seek.take_heard().into_iter().for_each(|here| self.hear_of(here));
             let now = control_plane.now();
             self.see_settings(&seek, now);
@@ -293,7 +375,9 @@ impl<'a> Candidate<'a> {
                 }
                 Some(FoundGroup::Founders { incarnation, members }) => {
                     self.use_own();
-                    self.create(control_plane, &seek, incarnation, members)?
+                    let view = self.config.view(members);
+                    view.check()?;
+                    self.create(control_plane, &seek, incarnation, view)?
                 }
             };
             if let Some(view) = view {
@@ -325,7 +409,6 @@ impl<'a> Candidate<'a> {
         let unreadable = || JoinError::UnreadableSettings { settings: settings.text().to_string() };
         let taken = take_over(self.own, settings).ok_or_else(unreadable)?;
         taken.check()?;
-        logs::check(&taken)?;
         if self.settings != *settings {
             let differences = self.own_settings.differences(settings);
             let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
@@ -355,22 +438,20 @@ impl<'a> Candidate<'a> {
         Ok(enters)
     }
 
-    /// Returns the first view of a group that is created with this process. `None` if a member of
-    /// another group lives on this host.
+    /// Enters a group that is created or restarted with this `view`. `None` if a member of another
+    /// group lives on this host.
     fn create(
         &self,
         control_plane: &mut ControlPlane,
         seek: &Seek,
         incarnation: Option<u128>,
-        members: Vec<MemberId>,
+        view: View,
     ) -> Result<Option<View>, JoinError> {
         if let Some(incarnation) = incarnation
             && !Self::enter(control_plane, incarnation)?
         {
             return Ok(None);
         }
-        let view = self.config.view(members);
-        view.check()?;
         control_plane.act(|roster, now| seek.creates(&view, roster, now));
         Ok(Some(view))
     }
@@ -379,14 +460,17 @@ impl<'a> Candidate<'a> {
     fn begin(&mut self, mut control_plane: ControlPlane, view: View) -> Result<Joined, JoinError> {
         let me = view.rank_of(control_plane.me).expect("it is in the view");
         let terms = self.config.terms();
+        // Before others can see that this process begins the view.
+        let logs = Logs::open(&terms, &view, &mut control_plane)?;
         let engine = Engine::new(view, me, terms.ablation)?;
         let arena = Arena::new(self.event_count.clone());
         let first = First::new(engine, &[], &mut control_plane, arena, terms.suspect_after, None)?;
-        self.install(control_plane, first)
+        self.install(AdmittedLearner { first, logs, control_plane })
     }
 
     /// Begins the first view of this process.
-    fn install(&mut self, mut control_plane: ControlPlane, mut first: First) -> Result<Joined, JoinError> {
+    fn install(&mut self, admitted: AdmittedLearner) -> Result<Joined, JoinError> {
+        let AdmittedLearner { mut first, logs, mut control_plane } = admitted;
         if let Some(bootstrap) = self.bootstrap.take() {
             control_plane.set_bootstrap(bootstrap);
         }
@@ -397,7 +481,7 @@ impl<'a> Candidate<'a> {
                 return Err(self.note_left_out(error));
             }
         }
-        Ok(Joined { first, control_plane, terms: self.config.terms() })
+        Ok(Joined { first, logs, control_plane, terms: self.config.terms() })
     }
 
     /// Stores the group that has continued without this process, if that is the error.

@@ -15,6 +15,7 @@ use crate::change::ViewChange;
 use crate::config::Terms;
 use crate::control_plane::{ControlPlane, ControlPlaneEvent};
 use crate::error::JoinError;
+use crate::logs::Logs;
 use crate::transfer::State;
 use spindle_core::control::{self, Learn, LearnError, Roster, ViewStart};
 use spindle_core::{Engine, MemberId, Rank, Seen, SubgroupId, Time, View, ViewId};
@@ -69,6 +70,7 @@ pub(crate) struct AdmittedLearner {
     /// The first view of this process. It is dropped before the control plane, so that a process
     /// that gives up reports this before its address is gone.
     pub(crate) first: First,
+    pub(crate) logs: Option<Logs>,
     pub(crate) control_plane: ControlPlane,
 }
 
@@ -78,6 +80,8 @@ struct Entrance {
     /// By subgroup and sender of the view: how many of the first rounds the application has already
     /// received.
     known: Vec<(SubgroupId, Rank, u64)>,
+    /// The members of the view before. Empty if the group begins with the view.
+    vouchers: Vec<MemberId>,
 }
 
 impl LearnerItem {
@@ -222,7 +226,7 @@ impl Learner {
     /// Hands this process's memory to the members, which wait for it, at once: the application may
     /// still be busy. Until the application is done, this thread takes in the memory of the members
     /// and shows that this process lives.
-    fn enter(self, Entrance { view, known }: Entrance) -> Result<AdmittedLearner, JoinError> {
+    fn enter(self, Entrance { view, known, vouchers }: Entrance) -> Result<AdmittedLearner, JoinError> {
         let (mut control_plane, incarnation) = self.follower.into_control_plane();
         let control_socket = control_plane.control_socket().expect("a process that joins has an address");
         let spans_hosts = control_plane.net().is_some();
@@ -230,9 +234,14 @@ impl Learner {
             return Err(JoinError::GroupGone);
         }
         let me = view.rank_of(control_plane.me).expect("it is in the view");
+        // Before others can see that this process begins the view.
+        let logs = Logs::open(&self.terms, &view, &mut control_plane)?;
         let engine = Engine::new(view, me, self.terms.ablation)?;
         let mut first =
             First::new(engine, &known, &mut control_plane, self.arena, self.terms.suspect_after, self.spare)?;
+        if logs.is_some() {
+            first.await_voucher(vouchers);
+        }
         while !self.queue.stop.load(Ordering::Acquire) {
             if first.look(&mut control_plane) && self.queue.is_applied() {
                 break;
@@ -241,7 +250,7 @@ impl Learner {
             control_plane.wait(if self.queue.is_applied() { first.patience() } else { PAUSE_LEARNING });
             first.attend(&mut control_plane, &self.terms.settings)?;
         }
-        Ok(AdmittedLearner { first, control_plane })
+        Ok(AdmittedLearner { first, logs, control_plane })
     }
 
     /// Returns the view that admits this process, if it has begun.
@@ -262,7 +271,7 @@ impl Learner {
             });
         }
         if let Some(view) = self.act(|learn, follow, roster, _| learn.created(follow, roster)) {
-            return Ok(Some(Entrance { view, known: vec![] }));
+            return Ok(Some(Entrance { view, known: vec![], vouchers: vec![] }));
         }
         if self.follower.is_cut_off() {
             return Err(LearnError::CutOff.into());
@@ -350,7 +359,7 @@ impl Learner {
     /// Handles the end of the followed view.
     fn end(&mut self, change: ViewChange) -> Result<Option<Entrance>, JoinError> {
         self.busy = Instant::now();
-        let next = Arc::clone(&change.new);
+        let (next, vouchers) = (Arc::clone(&change.new), change.old.members.clone());
         let is_in = self.act(|learn, _, roster, _| learn.end(&next, roster))?;
         if self.learn.has_state() {
             self.queue.put([LearnerItem::Changed(change)]);
@@ -359,7 +368,7 @@ impl Learner {
             return Ok(None);
         }
         let known = self.follower.known_in(&next)?;
-        Ok(Some(Entrance { view: View::clone(&next), known }))
+        Ok(Some(Entrance { view: View::clone(&next), known, vouchers }))
     }
 
     /// Requests the missing parts: the view, its rows, the state, or admission.

@@ -181,6 +181,11 @@ impl First {
         Ok(first)
     }
 
+    /// Lets the view begin only with a row of one of these members of the view before.
+    pub(crate) fn await_voucher(&mut self, vouchers: Vec<MemberId>) {
+        self.install.await_voucher(vouchers);
+    }
+
     /// Returns whether the view begins now.
     pub(crate) fn look(&mut self, control_plane: &mut ControlPlane) -> bool {
         self.preparing.go_on(&mut self.install, control_plane);

@@ -3,9 +3,11 @@
 //! The polling thread copies stable messages into chunks, in the upcall [`SubgroupLog::take`], and
 //! never waits for the disk. The thread of [`Writer`] commits them and sends a notice. The polling
 //! thread then reports to the engine what is on disk. A record is a [`LoggedMessage`].
-use crate::config::{Config, LogSettings, Subgroup, Terms};
+use crate::config::{LogSettings, Terms};
+use crate::control_plane::{ControlPlane, RestartDriver};
 use crate::error::{Ended, JoinError};
-use crate::shared::Notices;
+use crate::shared::{Notices, lock};
+use spindle_core::control::{Incarnation, RestartLog, RestartRecord};
 use spindle_core::{MemberId, Position, Record, Records, Rows, SubgroupSpec, View, ViewId};
 use spindle_log::{
     Appender, DataDirectory, Error, FileDisk, Identity, LoggedMessage, PayloadKind, Retention, Store, Version, Writer,
@@ -14,13 +16,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{debug, warn};
 
 mod durable_frontier;
+mod old;
 
 pub(crate) use durable_frontier::{Copies, DurableFrontier, Found};
+pub(crate) use old::OldLogs;
 
 /// The tracing target of logs.
 const TARGET: &str = "spindle::log";
@@ -28,23 +32,6 @@ const TARGET: &str = "spindle::log";
 const PRUNE_EVERY: Duration = Duration::from_secs(1);
 /// The directory of the logs in the data directory.
 const DIRECTORY: &str = "log";
-
-/// Refuses a data directory that has the logs of an earlier member, if a subgroup is logged.
-pub(crate) fn check(config: &Config) -> Result<(), JoinError> {
-    let path = config.data_dir.as_ref().map(|data_dir| data_dir.join(DIRECTORY));
-    let is_logged = config.subgroups.iter().any(Subgroup::is_logged);
-    let Some(path) = path.filter(|path| is_logged && path.exists()) else { return Ok(()) };
-    let disk = FileDisk::read_only(&path).map_err(|source| JoinError::LogDir { path: path.clone(), source })?;
-    refuse_old(&path, &disk)
-}
-
-/// Refuses a directory that has the logs of an earlier member.
-fn refuse_old(path: &Path, disk: &FileDisk) -> Result<(), JoinError> {
-    match DataDirectory::identity_of(disk)? {
-        None => Ok(()),
-        Some(Identity { group, member, .. }) => Err(JoinError::OldLogs { path: path.to_path_buf(), group, member }),
-    }
-}
 
 /// The thread that writes the logs of this member.
 pub(crate) struct Logs {
@@ -55,6 +42,14 @@ pub(crate) struct Logs {
     pruned: Instant,
     /// The logs that no subgroup's handles have taken yet, by name.
     vacant: BTreeMap<String, Appender>,
+    me: MemberId,
+    /// The newest view that is to be on disk.
+    record: RestartRecord,
+    /// The view that the thread has to write, if it had no room for the order.
+    unordered: bool,
+    /// The newest view that is on disk, or why it is not.
+    recorded: Arc<Mutex<Result<ViewId, Error>>>,
+    notices: Arc<Notices>,
 }
 
 impl fmt::Debug for Logs {
@@ -64,43 +59,108 @@ impl fmt::Debug for Logs {
 }
 
 impl Logs {
-    /// Creates the logs of all logged subgroups of `view`, also those that this member is not in: it
-    /// may enter them with a view that must not wait for a disk. `None` if no subgroup is logged.
+    /// Opens or creates the logs of all logged subgroups of `view`, also those that this member is
+    /// not in: it may enter them with a view that must not wait for a disk. `None` if no subgroup is
+    /// logged. When this returns, the view is on disk, and may be shown to others.
+    ///
+    /// The logs of an earlier process of this member continue.
     ///
     /// # Errors
-    /// [`JoinError::NoDataDir`], [`JoinError::LogDir`], [`JoinError::Log`].
+    /// [`JoinError::NoDataDir`], [`JoinError::LogDir`], [`JoinError::Log`], [`JoinError::OldLogs`],
+    /// [`JoinError::OtherIncarnation`], [`JoinError::LogBehind`].
     pub(crate) fn open(
         terms: &Terms,
         view: &View,
-        incarnation: u128,
-        me: MemberId,
-        notices: &Arc<Notices>,
+        control_plane: &mut ControlPlane,
     ) -> Result<Option<Logs>, JoinError> {
+        let (me, incarnation) = (control_plane.me, control_plane.incarnation());
+        let old = control_plane.restart().and_then(RestartDriver::take_logs);
         let names: Vec<&String> =
             view.subgroups.iter().filter(|spec| spec.is_logged()).map(|spec| &spec.name).collect();
         let Some(first) = names.first() else { return Ok(None) };
         let Some(data_dir) = &terms.data_dir else { return Err(JoinError::NoDataDir { subgroup: (*first).clone() }) };
-        let path = data_dir.join(DIRECTORY);
-        let failed = |source| JoinError::LogDir { path: path.clone(), source };
-        fs::create_dir_all(&path).map_err(failed)?;
-        // The new directory is on disk before anything in it is.
-        sync(data_dir).map_err(failed)?;
-        let disk = Arc::new(FileDisk::new(&path).map_err(failed)?);
-        refuse_old(&path, &disk)?;
-        let payloads = PayloadKind::Messages;
-        let identity = Identity { group: terms.group.clone(), member: me.0, incarnation, payloads };
-        let mut store = Store::open(disk, &identity, terms.log.files())?;
+        let (mut store, record) = match old {
+            Some((old, _)) if old.incarnation() != incarnation => {
+                let (path, theirs) = (old.path().clone(), Incarnation(old.incarnation()));
+                return Err(JoinError::OtherIncarnation { path, theirs, ours: Incarnation(incarnation) });
+            }
+            Some((old, longest)) => {
+                let (store, mut record, states) = old.into_store();
+                let lacks = |log: &&RestartLog| {
+                    log.state.last.is_some() && states.get(&log.state.name).and_then(|own| own.last) != log.state.last
+                };
+                if let Some(log) = longest.iter().flatten().find(lacks) {
+                    return Err(JoinError::LogBehind {
+                        subgroup: log.state.name.clone(),
+                        holders: log.holders.clone(),
+                    });
+                }
+                if record.view.id != view.id {
+                    record.learn(view.clone(), me);
+                }
+                (store, record)
+            }
+            None => {
+                let path = data_dir.join(DIRECTORY);
+                let failed = |source| JoinError::LogDir { path: path.clone(), source };
+                fs::create_dir_all(&path).map_err(failed)?;
+                // The new directory is on disk before anything in it is.
+                sync(data_dir).map_err(failed)?;
+                let disk = Arc::new(FileDisk::new(&path).map_err(failed)?);
+                if DataDirectory::identity_of(&*disk)?.is_some() {
+                    return Err(JoinError::OldLogs { path });
+                }
+                let payloads = PayloadKind::Messages;
+                let identity = Identity { group: terms.group.clone(), member: me.0, incarnation, payloads };
+                let store = Store::open(disk, &identity, terms.log.files())?;
+                (store, RestartRecord::first(view.clone(), me, view.id == ViewId(1)))
+            }
+        };
         let mut numbers = vec![];
         for name in names {
             let (number, _) = store.open_named(name, &mut |_| {})?;
             numbers.push((name.clone(), number));
         }
-        let notices = Arc::clone(notices);
-        let writer = Writer::start(store, move |_| notices.ring())?;
+        old::write(&mut store, &record)?;
+        let notices = Arc::clone(control_plane.notices());
+        let told = Arc::clone(&notices);
+        let writer = Writer::start(store, move |_| told.ring())?;
         let appenders = numbers.into_iter().map(|(name, number)| Ok((name, writer.appender(number)?)));
         let vacant = appenders.collect::<Result<_, Error>>()?;
-        debug!(target: TARGET, path = %path.display(), "logs opened");
-        Ok(Some(Logs { writer, settings: terms.log, pruned: Instant::now(), vacant }))
+        debug!(target: TARGET, view = view.id.0, "logs opened");
+        let recorded = Arc::new(Mutex::new(Ok(view.id)));
+        let (settings, pruned) = (terms.log, Instant::now());
+        Ok(Some(Logs { writer, settings, pruned, vacant, me, record, unordered: false, recorded, notices }))
+    }
+
+    /// Orders to write `view`, which was decided, to the disk.
+    pub(crate) fn record(&mut self, view: &View) {
+        self.record.learn(view.clone(), self.me);
+        self.unordered = true;
+        self.order();
+    }
+
+    fn order(&mut self) {
+        let (record, recorded, notices) = (self.record.clone(), Arc::clone(&self.recorded), Arc::clone(&self.notices));
+        self.unordered = !self.writer.post(move |store| {
+            let written = old::write(store, &record).map(|()| record.view.id);
+            *lock(&recorded) = written;
+            notices.ring();
+        });
+    }
+
+    /// Whether the view that was [recorded](Self::record) last is on disk.
+    ///
+    /// # Errors
+    /// [`Ended::Log`]: it will not be.
+    pub(crate) fn is_recorded(&mut self) -> Result<bool, Ended> {
+        if self.unordered {
+            self.order();
+        }
+        match &*lock(&self.recorded) {
+            Ok(view) => Ok(*view == self.record.view.id),
+            Err(error) => Err(Ended::Log { subgroup: "the view".to_string(), reason: error.to_string() }),
+        }
     }
 
     /// Lets the thread prune the logs, at intervals.

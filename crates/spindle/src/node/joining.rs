@@ -7,6 +7,7 @@ use crate::control_plane::ControlPlane;
 use crate::error::JoinError;
 use crate::handler::Handler;
 use crate::joining::{Candidate, First, Joined, no_event_count};
+use crate::logs::Logs;
 use spindle_core::{Engine, MemberId};
 use spindle_fabric::{Arena, MemberEventCount};
 use std::sync::Arc;
@@ -73,23 +74,22 @@ impl Config {
             let event_count = MemberEventCount::create().map_err(no_event_count)?;
             let me = view.rank_of(*id).expect("a member of its own view");
             let engine = Engine::new(view.clone(), me, terms.ablation)?;
+            let data_dir = terms.data_dir.as_ref().map(|dir| dir.join(format!("member-{id}")));
+            let logs = Logs::open(&Terms { data_dir, ..terms.clone() }, &view, &mut control_plane)?;
             let first =
                 First::new(engine, &[], &mut control_plane, Arena::new(event_count), terms.suspect_after, None)?;
-            Ok((control_plane, first))
+            Ok((control_plane, first, logs))
         };
         let members: Vec<_> = view.members.iter().map(installing).collect::<Result<_, _>>()?;
-        let begun = members.into_iter().map(|(control_plane, first)| {
-            let data_dir = terms.data_dir.as_ref().map(|dir| dir.join(format!("member-{}", control_plane.me)));
-            Node::new(control_plane, first, Terms { data_dir, ..terms.clone() })
-        });
-        begun.collect()
+        let begun = members.into_iter();
+        begun.map(|(control_plane, first, logs)| Node::new(control_plane, first, logs, terms.clone())).collect()
     }
 }
 
 impl Node {
     /// Returns the node of a process that has joined.
     fn of(joined: Joined) -> Result<Node, JoinError> {
-        let Joined { first, control_plane, terms } = joined;
-        Node::new(control_plane, first, terms)
+        let Joined { first, logs, control_plane, terms } = joined;
+        Node::new(control_plane, first, logs, terms)
     }
 }

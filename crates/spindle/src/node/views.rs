@@ -7,6 +7,7 @@ use crate::error::Ended;
 use crate::handler::Handler;
 use crate::handles::SubgroupHandles;
 use crate::joining::{PreallocatedRow, Preparing};
+use crate::logs::Logs;
 use crate::transfer::{STREAM_WAIT, send_state, send_state_afar};
 use spindle_core::control::{ControlMessage, Heard, Incarnation, Install, Me, Purpose};
 use spindle_core::wire::layout::membership;
@@ -113,12 +114,22 @@ impl Node {
         let preparing = preparing.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
         self.preparing = Some(preparing);
         self.continue_ways();
+        self.has_chores = true;
+        match (&mut self.logs, self.member.next()) {
+            (Some(logs), Some(next)) => logs.record(next.view()),
+            _ => self.show_next(),
+        }
+        Ok(Poll::Worked)
+    }
+
+    /// Shows the next view to the others: this member's memory for it, and to joiners the view itself.
+    /// It is on disk by now, if the group has logs (INV-RECORD in restart.rs).
+    fn show_next(&mut self) {
         let shown = self.show_row();
         self.control_plane.act_without(shown, |roster, now| self.member.prepared(roster, now));
         self.control_plane.flush_now();
         self.control_plane.act(|roster, _| self.member.tell_joiners(roster));
-        self.has_chores = true;
-        Ok(Poll::Worked)
+        self.is_next_shown = true;
     }
 
     /// True if an application that takes its messages itself has to catch up before another view
@@ -218,6 +229,11 @@ impl Node {
         self.heed_broken_streams();
         self.continue_ways();
         self.look_after_retired();
+        if !self.is_next_shown
+            && self.logs.as_mut().map_or(Ok(true), Logs::is_recorded).map_err(|ended| self.broken(ended))?
+        {
+            self.show_next();
+        }
         self.find_shown();
         self.older_due = true;
         let goes_on = self.poll_older(handler);
@@ -245,6 +261,7 @@ impl Node {
     /// Continues in the next view.
     fn begin_next(&mut self, handler: &mut impl Handler) -> Result<(), Ended> {
         self.end_epochs();
+        self.is_next_shown = false;
         let next = self.member.next().expect("it is prepared");
         self.fabric.look_last(next.view().id);
         self.find_shown();

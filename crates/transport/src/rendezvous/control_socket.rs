@@ -210,6 +210,32 @@ impl ControlSocket {
         })
     }
 
+    /// Makes this process the first member, on this host, of the group `incarnation`, which restarts.
+    /// Returns false if other members live here.
+    ///
+    /// Waits up to ten seconds for the group's lock.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    ///
+    /// # Panics
+    /// If this is a [client](Self::client).
+    #[must_use = "a group that lives must not be entered so"]
+    pub fn restart(&self, incarnation: u128) -> Result<bool, RendezvousError> {
+        let place = &self.spot.place;
+        again_if_it_vanishes(&place.dir, || {
+            let lock = lock_briefly(place)?;
+            if place.census(&lock)?.members.iter().any(|id| *id != self.id) {
+                return Ok(false);
+            }
+            // Its mark names another group.
+            self.spot.leave();
+            lock.set_incarnation(incarnation)?;
+            self.spot.put_mark(&lock, incarnation)?;
+            Ok(true)
+        })
+    }
+
     /// Does the same as [`enter`](Self::enter), for a group that spans hosts. Another host may have
     /// created the group again, which is not known here. So the last group on this host counts only
     /// while a member of it lives here.

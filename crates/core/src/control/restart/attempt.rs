@@ -48,7 +48,7 @@ impl RestartAttempt {
 impl Restart {
     /// Continues as a leader, if this process leads.
     pub(super) fn advance(&mut self) {
-        if !self.leads || self.has_begun {
+        if !self.leads || self.begun.is_some() {
             return;
         }
         match self.attempt.take() {
@@ -318,7 +318,7 @@ impl Restart {
             self.persist();
         }
         if is_in {
-            self.has_begun = true;
+            self.begun = Some((base, value.clone()));
             self.outputs.push_back((self.writes, RestartOutput::Begin(Box::new(value))));
         }
     }

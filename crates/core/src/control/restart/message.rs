@@ -90,14 +90,15 @@ pub enum RestartMessage {
     },
 }
 
-const HELLO: u64 = 1;
-const BASE: u64 = 2;
-const PREPARE: u64 = 3;
-const PROMISE: u64 = 4;
-const BEHIND: u64 = 5;
-const ACCEPT: u64 = 6;
-const ACCEPTED: u64 = 7;
-const DECIDED: u64 = 8;
+// The messages of the bootstrap, which travel beside these, have lower numbers.
+const HELLO: u64 = 101;
+const BASE: u64 = 102;
+const PREPARE: u64 = 103;
+const PROMISE: u64 = 104;
+const BEHIND: u64 = 105;
+const ACCEPT: u64 = 106;
+const ACCEPTED: u64 = 107;
+const DECIDED: u64 = 108;
 
 impl RestartMessage {
     /// Returns the message as words.

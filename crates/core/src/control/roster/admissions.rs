@@ -13,9 +13,9 @@ impl<W> Roster<W> {
     ///
     /// With that address, this process would dial the earlier process for as long as the first view
     /// lasts, and take the founder for another process. Others report the founder's address.
-    pub fn hear_of_founders(&mut self, founders: &[Process]) {
+    pub fn hear_of_founders(&mut self, view: ViewId, founders: &[Process]) {
         for process in founders.iter().copied() {
-            self.note_admitted(ViewId(1), process);
+            self.note_admitted(view, process);
             let is_another = self.founders.get(&process.id).is_some_and(|known| *known != process.nonce);
             if let Some(book) = self.book.as_mut().filter(|_| is_another && process.id != self.me.id) {
                 book.forget(process.id);
@@ -109,7 +109,10 @@ mod tests {
             let (from, pid, birth, words) = (MemberId(3), 3, Birth::default(), Vec::new());
             let message = ControlMessage::Bootstrap { from, pid, birth, nonce: 1, config: 0, words };
             roster.hear(message, Some((other, 7)), &[], Time(0));
-            roster.hear_of_founders(&[Process { id: MemberId(1), nonce: 9 }, Process { id: MemberId(3), nonce }]);
+            roster.hear_of_founders(
+                ViewId(1),
+                &[Process { id: MemberId(1), nonce: 9 }, Process { id: MemberId(3), nonce }],
+            );
             assert_eq!(roster.is_far(MemberId(3)), known, "founder {nonce}");
             // Another founder reports where it is.
             let view = View {
@@ -210,7 +213,10 @@ mod tests {
         let mut roster: Roster<()> = Roster::new(me(1), 1, None);
         roster.note_joined(ViewId(1), &[Process { id: MemberId(3), nonce: 5 }]);
         roster.processes.note_nonce(Process { id: MemberId(3), nonce: 34 });
-        roster.hear_of_founders(&[Process { id: MemberId(1), nonce: 1 }, Process { id: MemberId(3), nonce: 33 }]);
+        roster.hear_of_founders(
+            ViewId(1),
+            &[Process { id: MemberId(1), nonce: 1 }, Process { id: MemberId(3), nonce: 33 }],
+        );
         let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
         roster.expect_first(&View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Default::default() });
         assert_eq!(roster.newcomers.nonce(ViewId(1), MemberId(3)), Some(33));

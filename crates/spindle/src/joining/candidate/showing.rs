@@ -13,16 +13,26 @@ impl Candidate<'_> {
     }
 
     fn see(&mut self, progress: BootstrapProgress) {
-        let BootstrapProgress { seeds, unreached, waits, seeds_missing, differing, differing_here, .. } =
+        let BootstrapProgress { seeds, unreached, waits, seeds_missing, differing, differing_here, restart, .. } =
             self.seen.clone();
-        self.show(BootstrapProgress { seeds, unreached, waits, seeds_missing, differing, differing_here, ..progress });
+        self.show(BootstrapProgress {
+            seeds,
+            unreached,
+            waits,
+            seeds_missing,
+            differing,
+            differing_here,
+            restart,
+            ..progress
+        });
     }
 
     /// Reports what this process waits for, and the missing seeds.
-    pub(super) fn see_waits(&mut self, control_plane: &ControlPlane) {
+    pub(super) fn see_waits(&mut self, control_plane: &mut ControlPlane) {
+        let restart = control_plane.restart().map(|restart| Box::new(restart.waiting()));
         let waits = control_plane.waits();
         let seeds_missing = waits.as_ref().map_or(0, SeedWait::seeds_missing);
-        self.show(BootstrapProgress { waits: waits.map(Box::new), seeds_missing, ..self.seen.clone() });
+        self.show(BootstrapProgress { waits: waits.map(Box::new), seeds_missing, restart, ..self.seen.clone() });
     }
 
     /// Reports this process, to begin with. Between hosts only processes that create the group, or

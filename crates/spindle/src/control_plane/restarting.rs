@@ -1,0 +1,211 @@
+//! Restarts a group whose processes have all ended: the core's [`Restart`] decides, and the data
+//! directory stores its records.
+use super::ControlPlane;
+use crate::logs::OldLogs;
+use spindle_core::control::{
+    ControlMessage, Me, Restart, RestartLog, RestartMessage, RestartOutput, RestartSetup, RestartTo, RestartView,
+    RestartWait,
+};
+use spindle_core::limits::BOOTSTRAP_WORDS_MAX;
+use spindle_core::{MemberId, Process, Time, ViewId};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tracing::{error, trace};
+
+/// The tracing target of a restart.
+const TARGET: &str = "spindle::restart";
+
+/// The state machine, and its disk.
+#[derive(Debug)]
+pub(crate) struct RestartDriver {
+    inner: Restart,
+    /// `None` once a view has begun with these logs.
+    old: Option<OldLogs>,
+    incarnation: u128,
+    me: Me,
+    nonce: u32,
+    config: u64,
+    /// The processes of this host that may lead.
+    leaders: Vec<MemberId>,
+    begun: Option<RestartView>,
+    /// The longest log of each subgroup, once the restart is decided.
+    longest: Option<Vec<RestartLog>>,
+    failed: Option<spindle_log::Error>,
+}
+
+impl RestartDriver {
+    /// Returns the driver of the process `me` with the configuration digest `config`. An operator has
+    /// given up the `lost` members.
+    pub(crate) fn new(
+        old: OldLogs,
+        (me, process): (Process, Me),
+        config: u64,
+        lost: BTreeSet<MemberId>,
+        now: Time,
+    ) -> RestartDriver {
+        let setup = RestartSetup { me, record: old.record().clone(), logs: old.states().to_vec(), lost };
+        let (leaders, begun, longest, failed) = Default::default();
+        let (inner, incarnation) = (Restart::new(setup, now), old.incarnation());
+        let (old, nonce) = (Some(old), me.nonce);
+        RestartDriver { inner, old, incarnation, me: process, nonce, config, leaders, begun, longest, failed }
+    }
+
+    /// Notes whether this process may lead, and which processes of its host may.
+    pub(crate) fn set_leaders(&mut self, leads: bool, leaders: Vec<MemberId>) {
+        self.inner.set_leads(leads);
+        self.leaders = leaders;
+    }
+
+    /// The group that restarts.
+    pub(crate) fn incarnation(&self) -> u128 {
+        self.incarnation
+    }
+
+    /// Notes that a process has ended.
+    pub(crate) fn gone(&mut self, id: MemberId) {
+        self.inner.gone(id);
+    }
+
+    /// Whether another process has to lead.
+    pub(crate) fn has_to_yield(&self) -> bool {
+        self.inner.has_to_yield()
+    }
+
+    /// The view that this process votes on, if it does.
+    pub(crate) fn votes_for(&self) -> Option<ViewId> {
+        self.inner.votes_for()
+    }
+
+    /// The reason why the process waits.
+    pub(crate) fn waiting(&self) -> RestartWait {
+        self.inner.waiting()
+    }
+
+    /// Takes the view that this process has to begin, once.
+    pub(crate) fn take_begun(&mut self) -> Option<RestartView> {
+        self.begun.take()
+    }
+
+    /// Takes the error of a record that could not be written.
+    pub(crate) fn take_failure(&mut self) -> Option<spindle_log::Error> {
+        self.failed.take()
+    }
+
+    /// Takes the logs, to continue them, and the longest log of each subgroup, if all processes of the
+    /// group had ended and this one restarts it with the others.
+    pub(crate) fn take_logs(&mut self) -> Option<(OldLogs, Option<Vec<RestartLog>>)> {
+        Some((self.old.take()?, self.longest.take()))
+    }
+
+    fn patience(&self, now: Time) -> Duration {
+        self.inner.wake_at().since(now)
+    }
+
+    fn hear(&mut self, from: MemberId, nonce: u32, config: u64, words: &[u64], now: Time) {
+        if let Some(message) = RestartMessage::decode(words).filter(|_| config == self.config) {
+            self.inner.hear(Process { id: from, nonce }, message, now);
+        }
+    }
+
+    /// Returns the next control message. The records that it depends on are written first.
+    fn next_message(&mut self, now: Time) -> Option<(RestartTo, ControlMessage)> {
+        while self.failed.is_none() {
+            match self.inner.next_output()? {
+                RestartOutput::Send { to, message } => {
+                    trace!(target: TARGET, ?to, ?message, "message");
+                    let Me { id: from, pid, birth } = self.me;
+                    let words = message.encode();
+                    if words.len() > BOOTSTRAP_WORDS_MAX {
+                        error!(target: TARGET, words = words.len(), "the last view is too large for a message");
+                        continue;
+                    }
+                    let (nonce, config) = (self.nonce, self.config);
+                    return Some((to, ControlMessage::Bootstrap { from, pid, birth, nonce, config, words }));
+                }
+                RestartOutput::Persist(record) => match self.old.as_mut().map(|old| old.write(&record)) {
+                    None | Some(Ok(())) => self.inner.persisted(now),
+                    // No control message follows that depends on the record.
+                    Some(Err(error)) => {
+                        error!(target: TARGET, reason = %error, "record can't be written");
+                        self.failed = Some(error);
+                    }
+                },
+                RestartOutput::Begin(value) => {
+                    self.longest = Some(value.logs.clone());
+                    self.begun = Some(*value);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Whether the words of a message between processes without a group are about a restart.
+pub(super) fn is_of_restart(words: &[u64]) -> bool {
+    RestartMessage::decode(words).is_some()
+}
+
+impl ControlPlane {
+    /// Lets this process take part in the restart of its group.
+    pub(crate) fn set_restart(&mut self, restart: RestartDriver) {
+        self.restart = Some(restart);
+    }
+
+    pub(crate) fn restart(&mut self) -> Option<&mut RestartDriver> {
+        self.restart.as_mut()
+    }
+
+    /// Whether a process has sent a message that restarts its group.
+    pub(crate) fn hears_restart(&self) -> bool {
+        self.hears_restart
+    }
+
+    /// Returns how long to wait until the restart has to do something.
+    pub(super) fn restart_patience(&self) -> Option<Duration> {
+        self.restart.as_ref().map(|restart| restart.patience(self.now()))
+    }
+
+    /// Passes on a message about a restart.
+    pub(super) fn hear_of_restart(&mut self, from: MemberId, nonce: u32, config: u64, words: &[u64]) {
+        self.hears_restart = true;
+        let now = self.now();
+        if let Some(restart) = &mut self.restart {
+            restart.hear(from, nonce, config, words, now);
+        }
+    }
+
+    /// Runs a step of the restart, and sends its messages.
+    pub(super) fn step_restart(&mut self) {
+        let Some(mut restart) = self.restart.take() else { return };
+        let now = self.now();
+        let seeds: Option<Vec<_>> = self.roster.book().map(|book| book.seeds().list().to_vec());
+        if let Some(book) = self.roster.book() {
+            restart.inner.set_leads(book.seeds().is_seed());
+        }
+        restart.inner.poll(now);
+        while let Some((to, message)) = restart.next_message(now) {
+            match (to, &seeds) {
+                (RestartTo::Process(process), _) => self.roster.post(process.id, message),
+                (RestartTo::Leaders, Some(seeds)) => {
+                    for address in seeds {
+                        self.roster.write_to(address.clone(), None, message.clone());
+                    }
+                }
+                (RestartTo::Leaders, None) => {
+                    for id in restart.leaders.iter().copied().filter(|id| *id != self.me) {
+                        self.roster.post(id, message.clone());
+                    }
+                }
+            }
+        }
+        self.restart = Some(restart);
+        self.carry_out();
+    }
+
+    /// Returns the view with which this process has to restart its group, if that was just decided.
+    pub(crate) fn take_restarted(&mut self) -> Option<RestartView> {
+        let begun = self.restart.as_mut()?.take_begun()?;
+        self.roster.hear_of_founders(begun.view.id, &begun.members);
+        Some(begun)
+    }
+}

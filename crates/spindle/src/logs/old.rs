@@ -1,0 +1,117 @@
+//! The logs that an earlier process of this member left in its data directory.
+use super::{DIRECTORY, TARGET};
+use crate::config::Config;
+use crate::error::JoinError;
+use spindle_core::control::{LogState, RestartRecord};
+use spindle_core::{MemberId, Position, ViewId};
+use spindle_log::{DataDirectory, Error, FileDisk, Store};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tracing::info;
+
+/// The kind of the value in the journal that contains the [`RestartRecord`].
+const RECORD: u32 = 1;
+
+/// An open data directory with the logs of an earlier process. No other process can open it.
+pub(crate) struct OldLogs {
+    store: Store,
+    path: PathBuf,
+    record: RestartRecord,
+    states: Vec<LogState>,
+}
+
+impl fmt::Debug for OldLogs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OldLogs").field("path", &self.path).field("view", &self.record.view.id).finish_non_exhaustive()
+    }
+}
+
+impl OldLogs {
+    /// Opens the logs in the data directory, if an earlier process of this member left some there.
+    ///
+    /// # Errors
+    /// [`JoinError::LogDir`]; [`JoinError::Log`], also if the directory belongs to another group or
+    /// member, or if another process has it open.
+    pub(crate) fn open(config: &Config) -> Result<Option<OldLogs>, JoinError> {
+        let path = config.data_dir.as_ref().map(|data_dir| data_dir.join(DIRECTORY));
+        let Some(path) = path.filter(|path| path.exists()) else { return Ok(None) };
+        let disk = FileDisk::new(&path).map_err(|source| JoinError::LogDir { path: path.clone(), source })?;
+        let disk = Arc::new(disk);
+        let Some(found) = DataDirectory::identity_of(&*disk)? else { return Ok(None) };
+        let mut ours = found.clone();
+        ours.group.clone_from(&config.group);
+        ours.member = config.id.map_or(found.member, |id| id.0);
+        let mut store = Store::open(Arc::<FileDisk>::clone(&disk), &ours, config.log.files())?;
+        let Some(record) = read(&mut store, &path)? else {
+            // That process began no view, and logged nothing.
+            drop(store);
+            fs::remove_dir_all(&path).map_err(|source| JoinError::LogDir { path: path.clone(), source })?;
+            return Ok(None);
+        };
+        let mut states = vec![];
+        for entry in DataDirectory::logs(&*disk)? {
+            let Some(name) = entry.name? else { continue };
+            let (number, _) = store.open_named(&name, &mut |_| {})?;
+            let log = store.log(number)?;
+            let last = log.last().map(|last| Position { epoch: ViewId(last.epoch), sequence: last.sequence });
+            states.push(LogState { name, last, clock: log.last_clock() });
+        }
+        info!(target: TARGET, path = %path.display(), view = record.view.id.0, logs = states.len(), "old logs opened");
+        Ok(Some(OldLogs { store, path, record, states }))
+    }
+
+    /// The id of the member.
+    pub(crate) fn member(&self) -> MemberId {
+        MemberId(self.store.identity().member)
+    }
+
+    /// The group that wrote the logs.
+    pub(crate) fn incarnation(&self) -> u128 {
+        self.store.identity().incarnation
+    }
+
+    /// The directory of the logs.
+    pub(crate) fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    pub(crate) fn record(&self) -> &RestartRecord {
+        &self.record
+    }
+
+    /// What the logs contain.
+    pub(crate) fn states(&self) -> &[LogState] {
+        &self.states
+    }
+
+    /// Replaces the record. It is on disk when this returns.
+    pub(crate) fn write(&mut self, record: &RestartRecord) -> Result<(), Error> {
+        write(&mut self.store, record)?;
+        self.record = record.clone();
+        Ok(())
+    }
+
+    pub(crate) fn into_store(self) -> (Store, RestartRecord, BTreeMap<String, LogState>) {
+        let states = self.states.into_iter().map(|state| (state.name.clone(), state)).collect();
+        (self.store, self.record, states)
+    }
+}
+
+/// Writes the record of a member. It is on disk when this returns.
+pub(super) fn write(store: &mut Store, record: &RestartRecord) -> Result<(), Error> {
+    let bytes: Vec<u8> = record.encode().into_iter().flat_map(u64::to_le_bytes).collect();
+    store.journal().put(RECORD, &bytes)
+}
+
+/// Reads the record of a member; `None` if none was written.
+fn read(store: &mut Store, path: &std::path::Path) -> Result<Option<RestartRecord>, Error> {
+    let Some(bytes) = store.journal().value(RECORD) else { return Ok(None) };
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let record = RestartRecord::decode(&words).filter(|_| rest.is_empty());
+    let path = path.join("journal-0").display().to_string();
+    record.map(Some).ok_or(Error::CorruptFile { path, reason: "the record of the last view can't be read" })
+}

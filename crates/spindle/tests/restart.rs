@@ -1,0 +1,192 @@
+//! A group whose processes have all ended restarts from its logs.
+mod common;
+
+use common::Scratch;
+use spindle::{
+    Batch, BootstrapProgress, Config, Durability, Handler, JoinError, LogSettings, MemberId, Node, Subgroup, SubgroupId,
+};
+use spindle_log::{DataDirectory, Disk, FileDisk, LoggedMessage, open_read_only};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// The payloads of the deliveries of a member.
+#[derive(Default)]
+struct Delivered(Vec<Vec<u8>>);
+
+impl Handler for Delivered {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|message| self.0.push(message.payload.to_vec()));
+    }
+}
+
+fn config(scratch: &Scratch, members: u32, id: u64) -> Config {
+    let mut config = Config { runtime_dir: Some(scratch.0.join("run")), ..scratch.group(members, LONG) };
+    let logged = Subgroup { window: 16, message_bytes_max: 200, ..Subgroup::new("ledger") };
+    config.subgroups = vec![Subgroup { durability: Durability::Logged { copies: 1 }, ..logged }];
+    let log = LogSettings { segment_bytes: 1 << 20, ..LogSettings::default() };
+    let data_dir = Some(scratch.0.join(format!("data-{id}")));
+    std::fs::create_dir_all(data_dir.as_ref().unwrap()).unwrap();
+    Config { id: Some(MemberId(id)), data_dir, log, ..config }
+}
+
+/// Joins with all of these members.
+fn join(scratch: &Scratch, members: u32, ids: &[u64]) -> Vec<Node> {
+    let joining: Vec<_> = ids
+        .iter()
+        .map(|id| {
+            let config = config(scratch, members, *id);
+            thread::spawn(move || config.join().unwrap())
+        })
+        .collect();
+    joining.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
+/// Sends one message from each member, and finishes.
+fn send_and_finish(nodes: Vec<Node>, text: &str) {
+    let ending: Vec<_> = nodes
+        .into_iter()
+        .map(|mut node| {
+            let text = format!("{text} of {}", node.id());
+            let mut publisher = node.publisher("ledger").unwrap();
+            let group = node.start(Delivered::default()).unwrap();
+            thread::spawn(move || {
+                publisher.send(text.as_bytes(), LONG).unwrap();
+                drop(publisher);
+                group.finish(LONG).unwrap();
+            })
+        })
+        .collect();
+    ending.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+fn log_dir(scratch: &Scratch, id: u64) -> PathBuf {
+    scratch.0.join(format!("data-{id}/log"))
+}
+
+/// The messages in the log of a member, with their epochs.
+fn read(scratch: &Scratch, id: u64) -> Vec<(u64, String)> {
+    let disk: Arc<dyn Disk> = Arc::new(FileDisk::read_only(log_dir(scratch, id)).unwrap());
+    let number = DataDirectory::find(&*disk, "ledger").unwrap().unwrap();
+    let (readers, _) = open_read_only(&disk, number, &mut |_| {}).unwrap();
+    let mut reader = readers.reader();
+    let mut records = vec![];
+    while let Some(record) = reader.next().unwrap() {
+        let message = LoggedMessage::parse(record.payload).unwrap();
+        records.push((record.version.epoch, String::from_utf8(message.payload.to_vec()).unwrap()));
+    }
+    records
+}
+
+#[test]
+fn a_group_that_has_finished_continues_its_logs() {
+    let scratch = Scratch::new("restart-finished");
+    send_and_finish(join(&scratch, 3, &[1, 2, 3]), "first");
+    let first = read(&scratch, 1);
+    assert_eq!(first.len(), 3);
+    // In another order, with another number of founders.
+    let nodes = join(&scratch, 2, &[3, 1, 2]);
+    assert_eq!(nodes[0].view().members, [MemberId(1), MemberId(2), MemberId(3)]);
+    assert_eq!(nodes[0].view().id.count(), 2);
+    send_and_finish(nodes, "second");
+    let second = read(&scratch, 2);
+    assert_eq!(second[..3], first);
+    assert_eq!(second.len(), 6);
+    assert!(second[3..].iter().all(|(epoch, text)| *epoch == 2 && text.starts_with("second")), "{second:?}");
+    assert_eq!([read(&scratch, 1), read(&scratch, 3)], [second.clone(), second]);
+}
+
+#[test]
+fn a_restart_waits_for_the_members_of_the_last_view_and_names_them() {
+    let scratch = Scratch::new("restart-waits");
+    send_and_finish(join(&scratch, 2, &[1, 2]), "first");
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let (say, hear) = std::sync::mpsc::channel();
+    let waiting = {
+        let (config, cancelled) = (config(&scratch, 2, 1), Arc::clone(&cancelled));
+        let mut tell = move |progress: &BootstrapProgress| drop(say.send(progress.clone()));
+        thread::spawn(move || config.join_with(&mut tell, &cancelled))
+    };
+    let is_missing = |progress: &BootstrapProgress| {
+        progress.restart.as_ref().is_some_and(|restart| restart.missing == [MemberId(2)])
+    };
+    let start = Instant::now();
+    let seen = loop {
+        let progress = hear.recv_timeout(LONG).unwrap();
+        if is_missing(&progress) {
+            break progress;
+        }
+        assert!(start.elapsed() < LONG);
+    };
+    let told = seen.to_string();
+    assert!(told.ends_with("the group restarts when these members of its last view, 1, are back: 2"), "{told}");
+    // A member without the logs takes no part in the restart, and creates no other group.
+    let fresh = thread::spawn({
+        let config = config(&scratch, 1, 3);
+        move || config.join().unwrap()
+    });
+    let second = thread::spawn({
+        let config = config(&scratch, 2, 2);
+        move || config.join().unwrap()
+    });
+    let first = waiting.join().unwrap().unwrap();
+    let second = second.join().unwrap();
+    assert_eq!(first.view().members, [MemberId(1), MemberId(2)]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let polling: Vec<_> = [first, second]
+        .into_iter()
+        .map(|mut node| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                // The group does not finish while this exists.
+                let _publisher = node.publisher("ledger").unwrap();
+                let mut handler = Delivered::default();
+                while !stop.load(Ordering::Relaxed) {
+                    node.poll(&mut handler).unwrap();
+                    node.sleep(&mut handler, Duration::from_millis(1)).unwrap();
+                }
+                node.view().members.len()
+            })
+        })
+        .collect();
+    let fresh = fresh.join().unwrap();
+    assert_eq!(fresh.view().members.len(), 3);
+    stop.store(true, Ordering::Relaxed);
+    polling.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), 3));
+}
+
+#[test]
+fn a_group_restarts_without_members_that_are_lost() {
+    let scratch = Scratch::new("restart-lost");
+    send_and_finish(join(&scratch, 3, &[1, 2, 3]), "first");
+    let joining = [1, 3].map(|id| {
+        let config = Config { lost: vec![MemberId(2)], ..config(&scratch, 3, id) };
+        thread::spawn(move || config.join().unwrap())
+    });
+    let nodes = joining.map(|thread| thread.join().unwrap());
+    assert_eq!(nodes[0].view().members, [MemberId(1), MemberId(3)]);
+    assert!(nodes[0].view().id.era() > 0);
+    send_and_finish(Vec::from(nodes), "second");
+    assert_eq!(read(&scratch, 1).len(), 5);
+    assert_eq!(read(&scratch, 1), read(&scratch, 3));
+}
+
+#[test]
+fn logs_of_another_group_or_member_are_refused() {
+    let scratch = Scratch::new("restart-foreign");
+    send_and_finish(join(&scratch, 1, &[1]), "first");
+    let ours = config(&scratch, 1, 1);
+    let error = Config { group: "other".into(), ..ours.clone() }.join().unwrap_err();
+    assert!(matches!(error, JoinError::Log(spindle_log::Error::Foreign { field: "group", .. })), "{error}");
+    let error = Config { id: Some(MemberId(2)), ..ours.clone() }.join().unwrap_err();
+    assert!(matches!(error, JoinError::Log(spindle_log::Error::Foreign { field: "member", .. })), "{error}");
+    // By default the id is that of the logs.
+    let node = Config { id: None, ..ours.clone() }.join().unwrap();
+    assert_eq!(node.id(), MemberId(1));
+    let error = ours.join().unwrap_err();
+    assert!(matches!(error, JoinError::Log(spindle_log::Error::Locked { .. })), "{error}");
+}
