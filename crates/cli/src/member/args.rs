@@ -95,6 +95,15 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) force_create: bool,
 
+    /// Restart the group from its logs without these members of its last view, which are lost for
+    /// good: ids, separated by commas.
+    ///
+    /// A group whose processes have all ended waits for all members of its last view. Give this to
+    /// the first process that is started on one host, or to the seeds. Messages that only the lost
+    /// members have on disk are gone.
+    #[arg(long, value_name = "IDS", value_delimiter = ',', requires = "data_dir")]
+    pub(super) lost: Vec<u64>,
+
     /// Serve metrics for Prometheus over HTTP, at http://ADDR/metrics.
     ///
     /// ADDR is a port on the loopback interface, or an IP address and a port; port 0 is any that is

@@ -108,6 +108,7 @@ fn take_part(args: Args) -> CliResult {
     tell_warnings(&effective, args.json);
     let mut config = effective.config()?;
     config.force_create = args.force_create;
+    config.lost = args.lost.iter().copied().map(MemberId).collect();
     config.adoption = effective.adoption();
     if let Some(dir) = config.data_dir.as_ref().filter(|_| args.init) {
         spindle::initialise_data_dir(dir, &config.group).map_err(|error| CliError::new(USAGE, error))?;
