@@ -32,8 +32,8 @@ pub(crate) struct Args {
     /// members are present to agree), "members", a list by rank of {id, pid, far (it is on another
     /// host, and so is not asked), rack (or null), rank, answers, view (its newest, if it answers),
     /// leads, asleep, suspected, given_up (by `spindle recover`), finished}, "subgroups", a list of
-    /// {name, stable, log (null if it is not logged, or {persisted, durable, queued_bytes, is_full} of the member
-    /// that answered), members: [{id, rounds, received, delivered, lag, lagging_ms (or null)}]}, and "waiting": ids of
+    /// {name, stable, log (null if it is not logged, or {persisted, durable, queued_bytes, is_full,
+    /// catching_up (null, or {source, records, bytes} that came from other members)} of the member that answered), members: [{id, rounds, received, delivered, lag, lagging_ms (or null)}]}, and "waiting": ids of
     /// processes that are not in the view.
     #[arg(long)]
     json: bool,
@@ -203,7 +203,14 @@ fn log_line(log: &serde_json::Map<String, Value>) -> String {
     let count = |key: &str| log[key].as_u64().map_or("none yet".to_string(), |count| count.to_string());
     let queued = short(log["queued_bytes"].as_u64().unwrap_or(0) as f64);
     let full = if log["is_full"] == true { ", and the disk has no space" } else { "" };
-    format!("  log: {} on disk here, {} on all disks, {queued}B queued{full}", count("persisted"), count("durable"))
+    let catching_up = log["catching_up"].as_object().map(|status| {
+        let bytes = short(status["bytes"].as_u64().unwrap_or(0) as f64);
+        let source = status["source"].as_u64().map(|id| format!(" from member {id}")).unwrap_or_default();
+        format!(", catches up{source}: {} records, {bytes}B", status["records"])
+    });
+    let catching_up = catching_up.unwrap_or_default();
+    let (here, everywhere) = (count("persisted"), count("durable"));
+    format!("  log: {here} on disk here, {everywhere} on all disks, {queued}B queued{full}{catching_up}")
 }
 
 fn state(member: &Value, view: &Value) -> String {

@@ -94,6 +94,23 @@ impl Time {
     }
 }
 
+/// The position of a message among all of its subgroup: its epoch, and its sequence number there
+/// ([`SubgroupSpec::sequence`](crate::view::SubgroupSpec::sequence)). Positions ascend in the order of
+/// delivery.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Position {
+    /// The view with which the epoch began.
+    pub epoch: ViewId,
+    /// The sequence number in the epoch.
+    pub sequence: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.epoch, self.sequence)
+    }
+}
+
 impl Add<Duration> for Time {
     type Output = Time;
 

@@ -76,6 +76,11 @@ impl Chunk {
         self.last.map(|(version, _)| version)
     }
 
+    /// The last version and its clock.
+    pub fn last_with_clock(&self) -> Option<(Version, u64)> {
+        self.last
+    }
+
     /// Removes the records and keeps the space.
     pub fn clear(&mut self) {
         self.bytes.clear();

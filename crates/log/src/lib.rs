@@ -32,6 +32,7 @@ mod queue;
 mod repair;
 mod snapshot;
 mod store;
+mod stream;
 mod version;
 mod writer;
 
@@ -49,5 +50,6 @@ pub use queue::Queue;
 pub use repair::repair;
 pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
 pub use store::{Batch, DataDirectory, Store};
+pub use stream::{StreamEnd, StreamError, StreamPart, StreamReader, StreamWriter};
 pub use version::{Record, Version};
-pub use writer::{Appender, Outcome, Writer};
+pub use writer::{Appender, Outcome, Writer, WriterHandle};

@@ -16,6 +16,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+mod handle;
+
+pub use handle::WriterHandle;
+
 /// The commands that wait for the thread.
 const COMMANDS_MAX: usize = 1024;
 /// The commands that are taken before a commit.
@@ -92,19 +96,7 @@ impl Writer {
     /// # Errors
     /// [`Error::Unknown`], [`Error::Stopped`].
     pub fn appender(&self, subgroup: u32) -> Result<Appender> {
-        let (last, readers, chunk_bytes, queue_max) = self.call(move |store| {
-            let config = store.config().clone();
-            let log = store.log(subgroup)?;
-            let last = log.last().map(|version| (version, log.last_clock()));
-            Ok::<_, Error>((last, log.readers(), config.chunk_bytes, config.queue_bytes))
-        })??;
-        let flow = Arc::new(Flow::default());
-        *flow.durable.lock().unwrap_or_else(PoisonError::into_inner) = readers.durable();
-        let (returned, empty) = sync_channel(RETURNED_MAX);
-        self.send(Command::Open(subgroup, flow.clone(), returned))?;
-        let commands = self.commands.clone();
-        let filling = Chunk::with_capacity(chunk_bytes);
-        Ok(Appender { subgroup, last, filling, chunk_bytes, queue_max, commands, empty, flow, readers })
+        self.handle().appender(subgroup)
     }
 
     /// Runs a function on the thread, before what is queued is committed, and waits for its result:
@@ -113,12 +105,7 @@ impl Writer {
     /// # Errors
     /// [`Error::Stopped`].
     pub fn call<R: Send + 'static>(&self, function: impl FnOnce(&mut Store) -> R + Send + 'static) -> Result<R> {
-        let (reply, result) = sync_channel(1);
-        self.send(Command::Do(Box::new(move |store| {
-            // The caller may have gone, and then the result is not wanted.
-            let _ = reply.send(function(store));
-        })))?;
-        result.recv().map_err(|_| Error::Stopped)
+        self.handle().call(function)
     }
 
     /// As [`call`](Self::call), for a caller that must not wait. Returns whether the function will
@@ -127,8 +114,9 @@ impl Writer {
         self.commands.try_send(Command::Do(Box::new(function))).is_ok()
     }
 
-    fn send(&self, command: Command) -> Result<()> {
-        self.commands.send(command).map_err(|_| Error::Stopped)
+    /// A handle for other threads. After the end of this writer its calls fail.
+    pub fn handle(&self) -> WriterHandle {
+        WriterHandle { commands: self.commands.clone() }
     }
 
     /// Commits what is queued, records the frontiers, and returns the store.

@@ -52,6 +52,8 @@ pub(crate) enum ControlPlaneEvent {
     State { view: ViewId, from: MemberId, way: TransferWay },
     /// Requested objects of a member begin to come.
     Objects { from: MemberId, reply: u64, way: TransferWay },
+    /// Records of a log begin to come.
+    Records { from: MemberId, reply: u64, way: TransferWay },
     /// A process on another host wants to observe a view, over this stream.
     Observer { view: ViewId, stream: Connection },
 }
@@ -82,7 +84,7 @@ pub(crate) struct ControlPlane {
     /// Processes of this host that have ended. The roster learns of them once all their messages
     /// are read.
     deaths: Vec<(MemberId, Death)>,
-    /// Threads that wait for a stream: for a state, or for objects.
+    /// Threads that wait for a stream: for a state, for objects, or for records.
     senders: BTreeMap<(MemberId, Purpose), Sender<Connection>>,
     /// Ways in bulk groups that other members have handed over.
     bulk_links: GroupLinks<BulkLink>,

@@ -81,17 +81,6 @@ pub enum JoinError {
         /// The directory of the logs.
         path: PathBuf,
     },
-    /// The log of a group that restarts lacks records that other members have. This version does not
-    /// get them.
-    #[error(
-        "the log of subgroup {subgroup:?} lacks records that members {holders:?} have, and this version does not copy them"
-    )]
-    LogBehind {
-        /// The subgroup.
-        subgroup: String,
-        /// The members that have them.
-        holders: Vec<MemberId>,
-    },
     /// The data directory has logs of an earlier group of the same name.
     #[error(
         "{} has logs of group {theirs}, and the group that runs under this name is {ours}: end it to restart the other one, or give \

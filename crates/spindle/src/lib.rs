@@ -57,7 +57,7 @@ pub use handles::{
 };
 pub use histogram::Histogram;
 pub use lag::Lag;
-pub use logs::LogStatus;
+pub use logs::{CatchUpStatus, LogStatus};
 #[cfg(feature = "prometheus")]
 pub use metrics::Metrics;
 pub use node::{Node, Poll};

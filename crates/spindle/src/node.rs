@@ -7,7 +7,7 @@ use crate::handles::SubgroupHandles;
 use crate::joining::{AGAIN, First, PreallocatedRow, Preparing};
 use crate::lag::Lags;
 use crate::large::{Large, LargeObjectCache, LargeObjectServer};
-use crate::logs::Logs;
+use crate::logs::{Logs, RecordServer};
 use crate::mesh::Mesh;
 use crate::shared::{HandlerWatch, Notices, Shared};
 use crate::status::Status;
@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+mod catching_up;
 mod clock;
 mod ending;
 mod handles;
@@ -72,6 +73,7 @@ pub struct Node {
     object_server: LargeObjectServer,
     /// `None` if no subgroup is logged.
     logs: Option<Logs>,
+    record_server: RecordServer,
     /// By name; the order is that of the first view.
     handles: Vec<SubgroupHandles>,
     /// By subgroup of this view: which of `handles`.
@@ -162,6 +164,7 @@ impl Node {
             object_cache,
             object_server: LargeObjectServer::default(),
             logs,
+            record_server: RecordServer::default(),
             handles,
             by_id,
             over,
@@ -427,8 +430,10 @@ impl Node {
             let due = self.member.patience(self.control_plane.roster(), self.control_plane.now());
             // No notice comes for work that is due by time.
             self.has_chores |= due == Some(Duration::ZERO);
+            let records = self.catch_up_patience();
+            self.has_chores |= records == Some(Duration::ZERO);
             let lags = self.lags.patience(self.control_plane.now());
-            let waits = [wake_in, self.control_plane.patience(), due, retired, opening, lacking, lags];
+            let waits = [records, wake_in, self.control_plane.patience(), due, retired, opening, lacking, lags];
             let sleep = waits.into_iter().flatten().fold(at_most, Duration::min);
             self.fabric.sleep(sleep);
             self.older_due = true;

@@ -261,6 +261,11 @@ impl Status {
                     "durable": log.durable,
                     "queued_bytes": log.queued_bytes,
                     "is_full": log.is_full,
+                    "catching_up": log.catching_up.map(|status| json!({
+                        "source": status.source.map(|id| id.0),
+                        "records": status.records,
+                        "bytes": status.bytes,
+                    })),
                 })),
                 "members": members.collect::<Vec<_>>(),
             })

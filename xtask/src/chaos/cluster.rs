@@ -59,6 +59,8 @@ impl Drop for Folder {
 /// One process.
 pub(super) struct ChaosProcess {
     pub(super) instance: u32,
+    /// The first process that had its directory of logs, if it has one.
+    pub(super) logs: Option<u32>,
     child: Child,
     input: Option<ChildStdin>,
     /// The log. The next fields are how far it was read, and how far it was returned to the system.
@@ -95,7 +97,7 @@ impl ChaosProcess {
         instance: u32,
         arguments: &[String],
         traces: Option<&Path>,
-        logs: bool,
+        logs: Option<u32>,
     ) -> Result<ChaosProcess> {
         let errors =
             File::create(folder.path().join(format!("{instance}.err"))).context("can't write in the run's folder")?;
@@ -116,12 +118,13 @@ impl ChaosProcess {
             .stderr(errors)
             .env("RUST_BACKTRACE", "1")
             .envs(traces.map(|traces| ("SPINDLE_CHAOS_TRACES", traces)))
-            .envs(logs.then_some(("SPINDLE_CHAOS_LOGS", "1")))
+            .envs(logs.map(|owner| ("SPINDLE_CHAOS_LOGS", owner.to_string())))
             .spawn()
             .with_context(|| format!("can't start {}", program.display()))?;
         let input = child.stdin.take();
         Ok(ChaosProcess {
             instance,
+            logs,
             child,
             input,
             log: None,

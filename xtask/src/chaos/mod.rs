@@ -42,7 +42,7 @@ pub(crate) const USAGE: &str = "\
   --outage-max MS     the longest outage of all links; 4000 by default, 60000 in runs of 10 minutes or more
   --bug NAME          plant this bug of the core's in the members
   --only EVENT        this and nothing else, such as KillOthers or RemoveDirectory, or among hosts Outage, CutCrash, Recover or RestartSeeds
-  --logs              one subgroup is logged, and the logs of all processes are compared; on one host
+  --logs              one subgroup is logged, killed members are started again with their logs, and all logs are compared; on one host
   --story             print what was done in each round, and its views
   --traces DIR        members write what they trace at debug level (docs/guide/troubleshooting.md) to DIR/chaosROUND-PROCESS.trace
   --json              print the result as one object";
@@ -351,6 +351,7 @@ impl RoundTally {
             (&mut self.sums.lost_by_leavers, other.sums.lost_by_leavers),
             (&mut self.sums.durable, other.sums.durable),
             (&mut self.logged, other.logged),
+            (&mut self.rejoined, other.rejoined),
         ] {
             *mine += theirs;
         }
@@ -384,7 +385,10 @@ fn line(tally: &RoundTally) -> String {
     };
     let logged = match tally.logged {
         0 => String::new(),
-        logged => format!(", {logged} messages in logs, {} acknowledged as durable", tally.sums.durable),
+        logged => format!(
+            ", {logged} messages in logs, {} acknowledged as durable, {} processes that continued a log",
+            tally.sums.durable, tally.rejoined
+        ),
     };
     format!(
         "{unjudged}{network}{} recoveries by an operator, {} seeds started again, {} kills, {} stops ({} long), {} joins, {} leaves, {} restarts, {} removals, {} evictions ({} unprovoked), {} groups, {} views, \
@@ -437,7 +441,7 @@ fn tell(options: &ChaosOptions, total: &RoundTally, rounds: u32, took: Duration,
             "cuts": total.cuts, "one_way_cuts": total.one_ways, "flaps": total.flaps, "slow_links": total.slows,
             "outages": total.outages, "evictions_after_outages": total.after_outages, "delays": total.delays,
             "crashes_in_cuts": total.crashes, "seed_restarts": total.seed_restarts, "operator_recoveries": total.recoveries, "recoveries": total.recovered.len(), "recovery_ms": named(by_all), "recovery_of_majority_ms": named(by_majority),
-             "lost_by_leavers": total.sums.lost_by_leavers, "logged": total.logged, "durable": total.sums.durable, "gaps": total.gaps.len(), "gap_us": named(all),
+             "lost_by_leavers": total.sums.lost_by_leavers, "logged": total.logged, "rejoined": total.rejoined, "durable": total.sums.durable, "gaps": total.gaps.len(), "gap_us": named(all),
             "gap_alone_us": named(alone), "calm_ms": named(calm), "finish_ms": named(finish), "load": load,
             "failed_seed": failure.map(|(seed, _)| seed), "failure": failure.map(|(_, report)| report),
         });

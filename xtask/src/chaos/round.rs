@@ -15,7 +15,7 @@ use crate::process::{Interrupted, Signals};
 use afar::DueKill;
 use anyhow::Result;
 use operator::Lost;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -94,6 +94,8 @@ pub(super) struct RoundTally {
     pub(super) sums: Sums,
     /// Different messages in the logs.
     pub(super) logged: u64,
+    /// Processes that continued the logs of killed ones.
+    pub(super) rejoined: u64,
     /// Times from kills to the next delivery at each survivor, in ns, and whether no other event
     /// happened meanwhile.
     pub(super) gaps: Vec<(u64, bool)>,
@@ -147,6 +149,8 @@ pub(super) struct Round<'a> {
     /// True if no network is disturbed, and no process stopped.
     is_quiet: bool,
     next_instance: u32,
+    /// The directories of logs of killed processes, by the first process that had them.
+    left_logs: Vec<u32>,
     /// Time of the driver's last tick. The next field is the longest time between ticks since the
     /// group was created.
     ticked: Instant,
@@ -195,6 +199,7 @@ impl<'a> Round<'a> {
             lost: None,
             is_quiet: true,
             next_instance: 1,
+            left_logs: vec![],
             ticked: Instant::now(),
             held_up: Duration::ZERO,
             judge: Judge::new(options.hosts.is_some()),
@@ -494,12 +499,22 @@ impl<'a> Round<'a> {
     }
 
     /// Compares the logs of all processes. Returns the number of different messages in them.
-    fn compare_logs(&self) -> Result<u64, RoundTrouble> {
-        let mut logs = vec![];
+    fn compare_logs(&mut self) -> Result<u64, RoundTrouble> {
+        let has_finished =
+            |instance: u32| self.judge.witnesses.get(&instance).and_then(|witness| witness.end) == Some(End::Finished);
+        let folder = self.folder.path();
+        let mut users: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for process in &self.processes {
-            let finished =
-                self.judge.witnesses.get(&process.instance).and_then(|witness| witness.end) == Some(End::Finished);
-            logs.extend(logs::take(self.folder.path(), process.instance, finished)?);
+            let given = process.logs.unwrap_or(process.instance);
+            // Its own, if the group of the logs that it was given had ended.
+            let owner = if logs::exists(folder, process.instance) { process.instance } else { given };
+            users.entry(owner).or_default().push(process.instance);
+        }
+        let mut logs = vec![];
+        for (owner, instances) in users {
+            self.tally.rejoined += instances.len() as u64 - 1;
+            let finished = instances.last().is_some_and(|last| has_finished(*last));
+            logs.extend(logs::take(folder, owner, instances, finished)?);
         }
         Ok(logs::check(&logs, &self.judge.acknowledged)?)
     }

@@ -24,7 +24,8 @@ mod suspicion;
 mod view_change;
 
 use super::{
-    ASK_EVERY, Begun, ControlEvent, Install, Joins, ObjectOrder, Readmissions, Redials, Request, Roster, SharedSettings,
+    ASK_EVERY, Begun, ControlEvent, Install, Joins, ObjectOrder, Readmissions, RecordOrder, Redials, Request, Roster,
+    SharedSettings,
 };
 use crate::ids::{MemberId, Process, Rank, Time, ViewId};
 use crate::membership::Unrecoverable;
@@ -77,6 +78,8 @@ pub enum Heard {
     },
     /// The driver sends objects to a process that follows.
     Send(ObjectOrder),
+    /// The driver sends records of its log to a process that lacks them, or refuses.
+    SendRecords(RecordOrder),
     /// News that does not concern the membership.
     Other(ControlEvent),
 }
@@ -259,6 +262,7 @@ impl Member {
                 }
                 return Some(Heard::Send(order));
             }
+            ControlEvent::WantsRecords(order) => return Some(Heard::SendRecords(order)),
             other => return Some(Heard::Other(other)),
         }
         None

@@ -16,6 +16,7 @@
 //!   by [`IdConflicts`], and dials broken streams again by [`Redials`].
 //! - Messages that no ring holds are sent as objects. Members send them by [`Outgoing`] and
 //!   [`ObjectGroups`]. Observers get them by [`ObjectCache`], [`ObjectServer`] and [`Fetching`].
+//! - A member whose log lacks records gets them from others by [`CatchUp`].
 //! - A process that is no member [follows](Follow) the group: an observer, or a process that
 //!   [learns](Learn) the state of the application before it joins.
 //!
@@ -30,6 +31,7 @@ mod adoption;
 mod book;
 mod bootstrap;
 mod bootstrapping;
+mod catch_up;
 mod follow;
 mod founder;
 mod id_conflicts;
@@ -50,8 +52,9 @@ mod view_announcement;
 use core::time::Duration;
 
 pub use crate::wire::{
-    Address, AddressError, Birth, Card, ControlMessage, Difference, Endpoint, PortAddress, Purpose, RackName,
-    RackNameError, Refusal, Request, SharedSettings, Stranger, VERSION, Wanted, stranger,
+    Address, AddressError, Birth, Card, ControlMessage, Difference, Endpoint, NoRecords, PortAddress, Purpose,
+    RackName, RackNameError, RecordBound, Refusal, Request, SharedSettings, Stranger, VERSION, Wanted, WantedRecords,
+    stranger,
 };
 pub use adoption::Adoption;
 pub use book::{Book, DialError};
@@ -60,6 +63,9 @@ pub use bootstrap::{
     InitialView, Need, SeedList, SeedState, Setup, To,
 };
 pub use bootstrapping::{Act, Bootstrapping, SeedWait};
+pub use catch_up::{
+    CatchUp, CatchUpAim, CatchUpEnd, CatchUpFailure, RECORD_STREAMS_MAX, RecordGap, RecordOrder, RecordStreamEnd,
+};
 pub use follow::{Follow, FollowError, RowsState, ViewStart};
 pub use founder::Founder;
 pub use id_conflicts::IdConflicts;

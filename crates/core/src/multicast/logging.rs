@@ -12,8 +12,11 @@
 //! - INV-LOG-CLOCK: the clock of a message follows from the messages alone: one more than the clock
 //!   before it, or the time at which it was sent, if that is later. All members compute the same.
 //! - INV-DURABLE: the frontier covers a message only if it is on the disk of every member.
+//!
+//! A log that lacks records of older epochs *catches up*: until it has them it takes no message of its
+//! epoch, and reports nothing as persisted.
 use crate::fault::Fault;
-use crate::ids::{MemberId, Rank, ViewId};
+use crate::ids::{MemberId, Position, Rank, ViewId};
 use crate::multicast::cursor::{Batch, Cursor, Defect, Message, Timed};
 use crate::mutation::mutation;
 use crate::table::Rows;
@@ -24,16 +27,6 @@ use alloc::vec::Vec;
 
 /// Bytes of frames, times the number of senders, that one poll offers to the log.
 const BYTES_MAX: u64 = 256 << 10;
-
-/// The position of a message among all of its subgroup: its epoch, and its sequence number there
-/// ([`SubgroupSpec::sequence`]). Positions ascend in the order of delivery.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Position {
-    /// The view with which the epoch began.
-    pub epoch: ViewId,
-    /// The sequence number in the epoch.
-    pub sequence: u64,
-}
 
 /// A message for the log.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +100,8 @@ pub(crate) struct Logging {
     durable: u64,
     /// Whether the log had no room for all that was offered.
     is_blocked: bool,
+    /// Whether records of older epochs are missing and may come.
+    is_catching_up: bool,
     /// Whether I was not in the epoch before.
     is_first: bool,
     /// The members that have the messages of older epochs which were not known to be durable.
@@ -138,6 +133,7 @@ impl Logging {
             peers: alloc::vec![0; spec.members.len() - 1].into(),
             durable: 0,
             is_blocked: false,
+            is_catching_up: false,
             is_first: true,
             holders: Vec::new(),
         }))
@@ -175,7 +171,7 @@ impl Logging {
 
     /// Whether everything that the log has is on disk.
     pub(crate) fn is_settled(&self) -> bool {
-        self.older.is_none() && self.newest == self.on_disk
+        !self.is_catching_up && self.older.is_none() && self.newest == self.on_disk
     }
 
     /// Whether more can be offered now.
@@ -200,6 +196,15 @@ impl Logging {
         self.cursor.defect()
     }
 
+    /// Sets whether records of older epochs are missing and may come. Once none may come any more, all
+    /// that the log has of older epochs is on disk.
+    pub(crate) fn set_catching_up(&mut self, is_catching_up: bool) {
+        if self.is_catching_up && !is_catching_up {
+            (self.older, self.is_blocked) = (None, false);
+        }
+        self.is_catching_up = is_catching_up;
+    }
+
     /// Notes that everything up to `position` is on disk, and that the log may have room again.
     pub(crate) fn note_persisted(&mut self, position: Option<Position>) {
         self.is_blocked = false;
@@ -216,7 +221,7 @@ impl Logging {
 
     /// Computes the word for my row. Returns it if it has changed.
     pub(crate) fn raise_persisted(&mut self) -> Option<u64> {
-        if self.older.is_some() {
+        if self.older.is_some() || self.is_catching_up {
             return None;
         }
         let count = match self.on_disk {

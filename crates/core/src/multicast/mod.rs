@@ -23,7 +23,7 @@ pub use ablation::Ablation;
 pub use claims::{Claim, ClaimError, Claims, Exclusive};
 pub use cursor::{Batch, Cursor, Defect, Handoff, Message};
 pub use engine::{Engine, Progress, State};
-pub use logging::{DurableRise, Position, Record, Records};
+pub use logging::{DurableRise, Record, Records};
 pub use observer::{Gap, Lapped, Observer, Seen};
 pub use resend::{Resend, Resent};
 pub use upcalls::Upcalls;

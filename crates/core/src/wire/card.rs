@@ -58,6 +58,11 @@ pub enum Purpose {
         /// The number of the request.
         reply: u64,
     },
+    /// Records of a log, as bytes.
+    Records {
+        /// The number of the request.
+        reply: u64,
+    },
     /// Liveness: the connection carries no data. Its end shows that the process at the other end
     /// has ended.
     Life {
@@ -105,6 +110,7 @@ impl Purpose {
             Purpose::Bulk { incarnation, view, number } => (5, incarnation, view, number),
             Purpose::Objects { view, reply } => (6, 0, view, reply),
             Purpose::Life { incarnation, view } => (7, incarnation, view, 0),
+            Purpose::Records { reply } => (8, 0, ViewId(0), reply),
         };
         out.u32(kind);
         out.u128(incarnation);
@@ -126,6 +132,7 @@ impl Purpose {
             (5, incarnation, view, number) => Purpose::Bulk { incarnation, view, number },
             (6, 0, view, reply) => Purpose::Objects { view, reply },
             (7, incarnation, view, 0) => Purpose::Life { incarnation, view },
+            (8, 0, ViewId(0), reply) => Purpose::Records { reply },
             _ => return Err(WireError::Value { field: "purpose" }),
         })
     }
@@ -155,6 +162,7 @@ mod tests {
             Purpose::Bulk { .. } => 4,
             Purpose::Objects { .. } => 5,
             Purpose::Life { .. } => 6,
+            Purpose::Records { .. } => 7,
         };
         let purposes = [
             Purpose::Control,
@@ -164,8 +172,9 @@ mod tests {
             Purpose::Bulk { incarnation, view, number: u64::MAX },
             Purpose::Objects { view, reply: u64::MAX },
             Purpose::Life { incarnation, view },
+            Purpose::Records { reply: u64::MAX - 1 },
         ];
-        assert!(purposes.iter().map(number).eq(0..7));
+        assert!(purposes.iter().map(number).eq(0..8));
         let card = |address: &str, rack: &str| Card {
             id: MemberId(u64::MAX),
             host: u128::MAX - 7,

@@ -13,6 +13,7 @@ use super::address::Address;
 use super::birth::Birth;
 use super::port::PortAddress;
 use super::rack::RackName;
+use super::records::{NoRecords, WantedRecords};
 use super::settings::SharedSettings;
 use crate::ids::{MemberId, Rank, SubgroupId, ViewId};
 use alloc::vec::Vec;
@@ -178,6 +179,34 @@ pub enum ControlMessage {
         /// The number of the request.
         reply: u64,
     },
+    /// A request for the records of a log, of a process whose log lacks them.
+    WantRecords {
+        /// The incarnation of the group with this name.
+        incarnation: u128,
+        /// The process.
+        from: MemberId,
+        /// A number that the answer repeats; it has no meaning to the receiver.
+        reply: u64,
+        /// The records.
+        wanted: WantedRecords,
+    },
+    /// The answer to [`ControlMessage::WantRecords`], on the same machine. Carries two descriptors:
+    /// the data, and the ends of the pipe through which they come.
+    Records {
+        /// The process whose log has the records.
+        from: MemberId,
+        /// The number of the request.
+        reply: u64,
+    },
+    /// The other answer to [`ControlMessage::WantRecords`]: a refusal.
+    NoRecords {
+        /// The process that refuses.
+        from: MemberId,
+        /// The number of the request.
+        reply: u64,
+        /// The reason.
+        why: NoRecords,
+    },
     /// A message between processes that bootstrap a group across hosts.
     Bootstrap {
         /// The sender.
@@ -288,7 +317,7 @@ impl ControlMessage {
     pub fn fds(&self) -> usize {
         match self {
             Self::RowDescriptors { event, .. } => 4 + usize::from(*event),
-            Self::State { .. } | Self::Objects { .. } => 2,
+            Self::State { .. } | Self::Objects { .. } | Self::Records { .. } => 2,
             Self::View { .. } | Self::Answer { .. } | Self::Bulk { .. } => 1,
             Self::Ask { .. }
             | Self::Refused { .. }
@@ -296,7 +325,9 @@ impl ControlMessage {
             | Self::Request { .. }
             | Self::Port { .. }
             | Self::Bootstrap { .. }
-            | Self::Want { .. } => 0,
+            | Self::Want { .. }
+            | Self::WantRecords { .. }
+            | Self::NoRecords { .. } => 0,
         }
     }
 
@@ -312,6 +343,9 @@ impl ControlMessage {
             | Self::Bulk { from, .. }
             | Self::Want { from, .. }
             | Self::Bootstrap { from, .. }
+            | Self::WantRecords { from, .. }
+            | Self::Records { from, .. }
+            | Self::NoRecords { from, .. }
             | Self::Objects { from, .. } => Some(*from),
             Self::Refused { .. } | Self::Wait { .. } | Self::Answer { .. } => None,
         }

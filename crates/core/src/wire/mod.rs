@@ -11,6 +11,7 @@ pub(crate) mod control_message;
 pub mod layout;
 mod port;
 mod rack;
+mod records;
 pub mod ring;
 mod settings;
 
@@ -21,5 +22,6 @@ pub use control_message::{ControlMessage, Refusal, Request, Stranger, VERSION, W
 pub use layout::{Layout, RowLayout};
 pub use port::PortAddress;
 pub use rack::{RackName, RackNameError};
+pub use records::{NoRecords, RecordBound, WantedRecords};
 pub use ring::Ring;
 pub use settings::{Difference, SharedSettings};

@@ -63,7 +63,8 @@ impl HostsWorld<'_> {
                 }
                 Some(Heard::Evicted { .. }) => return self.leave_group(process, "was left out of a view"),
                 Some(Heard::Send(order)) => process.objects.serving.ask(order),
-                Some(Heard::Other(_)) | None => {}
+                // The processes of this simulator have no logs.
+                Some(Heard::SendRecords(_) | Heard::Other(_)) | None => {}
             }
             self.carry_out(process)?;
         }

@@ -7,7 +7,9 @@
 //! arguments from LISTEN on. A data directory that does not exist is initialised. `chaos_member
 //! ofi` prints the reason if libfabric can't be used.
 //!
-//! With the variable `SPINDLE_CHAOS_LOGS` a subgroup is logged, in `DIR/INSTANCE.data`.
+//! With the variable `SPINDLE_CHAOS_LOGS` a subgroup is logged. Its value is the number of the first
+//! process that had this process's directory, `DIR/NUMBER.data`. If that belongs to a group that has
+//! ended, the process makes a directory with its own number.
 //!
 //! Commands arrive by lines on the standard input: `leave` while it sends, `retire` after it has
 //! sent all, `finish`, `status`. Exit status 0: it finished, or left; 3: it was evicted; 1: an
@@ -308,8 +310,8 @@ struct Orders {
     suspect_after: Duration,
     /// Whether joiners take over the states of the other members.
     states: bool,
-    /// Whether a subgroup is logged.
-    logs: bool,
+    /// The process whose logs this one continues, which may be itself, if a subgroup is logged.
+    logs: Option<u32>,
 }
 
 /// Returns the options for libfabric over any network.
@@ -353,7 +355,7 @@ fn main() -> ExitCode {
         instance: number(3) as u32,
         suspect_after: Duration::from_millis(number(4)),
         states: words[6] == "states",
-        logs: std::env::var_os("SPINDLE_CHAOS_LOGS").is_some(),
+        logs: std::env::var("SPINDLE_CHAOS_LOGS").ok().map(|owner| owner.parse().expect("a number")),
     };
     trace(&orders);
     let path = orders.dir.join(format!("{}.log", orders.instance));
@@ -404,10 +406,8 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     config.id = orders.id;
     config.data_dir = orders.data_dir.clone();
     config.gather_timeout = GATHER_WAIT;
-    if orders.logs {
-        let dir = orders.dir.join(format!("{}.data", orders.instance));
-        std::fs::create_dir(&dir).map_err(|error| error.to_string())?;
-        config.data_dir = Some(dir);
+    if let Some(owner) = orders.logs {
+        config.data_dir = Some(logs_of(orders, owner)?);
         // Members come and go all the time.
         config.log.segment_bytes = 1 << 20;
     }
@@ -417,7 +417,7 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     config.suspect_after = Some(orders.suspect_after);
     config.subgroups = SUBGROUPS
         .map(|(name, order, message_bytes_max)| Subgroup {
-            durability: if orders.logs && name == LOGGED {
+            durability: if orders.logs.is_some() && name == LOGGED {
                 Durability::Logged { copies: 1 }
             } else {
                 Durability::InMemory
@@ -440,11 +440,19 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
         views: Views::default(),
     };
     let views = handler.views.clone();
-    let mut node = if orders.states {
-        learn(&config, &mut handler)?
-    } else {
-        config.join().map_err(|error| format!("joining: {error}"))?
+    let mut join = |config: &Config| match orders.states {
+        true => learn(config, &mut handler),
+        false => config.clone().join().map_err(|error| ("joining", error)),
     };
+    let joined_with_logs = match join(&config) {
+        // The group of the logs has ended.
+        Err((_, JoinError::OtherIncarnation { .. })) if orders.logs != Some(orders.instance) => {
+            config.data_dir = Some(logs_of(orders, orders.instance)?);
+            join(&config)
+        }
+        joined => joined,
+    };
+    let mut node = joined_with_logs.map_err(|(doing, error)| format!("{doing}: {error}"))?;
     log.write(&[joined(&node)]);
     log.view(node.view());
     stretches(log, node.view(), |_| true);
@@ -464,7 +472,7 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
         let stream = |(subgroup, thread, sender)| Stream { subgroup, thread, sender, next: 0, reserved: 0, told: 0 };
         let streams = streams.into_iter().map(stream).collect();
         let (log, stop) = (log.clone(), Arc::clone(&stop));
-        let logged = orders.logs.then(|| SUBGROUPS.iter().position(|(name, ..)| *name == LOGGED)).flatten();
+        let logged = orders.logs.and_then(|_| SUBGROUPS.iter().position(|(name, ..)| *name == LOGGED));
         let logged = logged.map(|subgroup| subgroup as u8);
         let (instance, dice, receipts) = (orders.instance, dice(salt), vec![]);
         let sending = Sending { instance, pause_us, log, streams, dice, stop, logged, receipts };
@@ -501,8 +509,15 @@ fn run(orders: &Orders, log: &Log) -> Result<End, String> {
     if trouble.is_empty() { Ok(end) } else { Err(trouble.join("; ")) }
 }
 
+/// Returns the directory of the logs whose first process has this number.
+fn logs_of(orders: &Orders, owner: u32) -> Result<PathBuf, String> {
+    let dir = orders.dir.join(format!("{owner}.data"));
+    std::fs::create_dir_all(&dir).map_err(|error| error.to_string())?;
+    Ok(dir)
+}
+
 /// Joins with the state of the other members, however often they die meanwhile.
-fn learn(config: &Config, handler: &mut Deliver) -> Result<Node, String> {
+fn learn(config: &Config, handler: &mut Deliver) -> Result<Node, (&'static str, JoinError)> {
     let begin = Instant::now();
     loop {
         match config.clone().learn(handler, &mut |_| {}, &AtomicBool::new(false)) {
@@ -515,7 +530,7 @@ fn learn(config: &Config, handler: &mut Deliver) -> Result<Node, String> {
                     *lock(states) = Default::default();
                 }
             }
-            Err(error) => return Err(format!("learning: {error}")),
+            Err(error) => return Err(("learning", error)),
         }
     }
 }

@@ -28,7 +28,8 @@ pub struct Config {
     /// present. A process joins a running group whatever this number is.
     pub founders: u32,
     /// This member's id, unique in the group. By default it is the smallest id, from 1, that no
-    /// member has had in the group, or a random id in a group that spans hosts. A process that asks
+    /// member has had in the group, or a random id in a group that spans hosts; with the logs of an
+    /// earlier process, it is the id of that process. A process that asks
     /// for the id of a member that died waits until the others have continued without that member.
     /// The ranks of the founders follow their ids; later members come after them.
     pub id: Option<MemberId>,
@@ -63,7 +64,8 @@ pub struct Config {
     /// The directory of what this process keeps on disk.
     ///
     /// A member of a group with [logged](Subgroup::durability) subgroups stores its logs there, in
-    /// `log`. A seed stores its votes there while a group between hosts is created, if the directory
+    /// `log`. A process that joins a living group continues the logs of an earlier process of the same
+    /// member, and gets the records that they lack from the other members. A seed stores its votes there while a group between hosts is created, if the directory
     /// was [initialised](crate::initialise_data_dir). A majority of such seeds then creates the
     /// group; without it, every seed has to answer. Other processes need no directory.
     pub data_dir: Option<PathBuf>,

@@ -138,6 +138,11 @@ impl ControlPlane {
                     news.push(ControlPlaneEvent::Objects { from, reply, way: TransferWay::Pipe(pipe) });
                 }
             }
+            ControlMessage::Records { from, reply } => {
+                if let Ok(pipe) = <[OwnedFd; 2]>::try_from(fds) {
+                    news.push(ControlPlaneEvent::Records { from, reply, way: TransferWay::Pipe(pipe) });
+                }
+            }
             ControlMessage::Bulk { incarnation, view, from, number } => {
                 if let Some(socket) = fds.into_iter().next() {
                     let link = BulkLink { number, from, way: BulkWay::Lend(socket) };
@@ -275,6 +280,9 @@ impl ControlPlane {
             }
             Purpose::Objects { reply, .. } => {
                 news.push(ControlPlaneEvent::Objects { from: with, reply, way: TransferWay::Stream(stream) });
+            }
+            Purpose::Records { reply } => {
+                news.push(ControlPlaneEvent::Records { from: with, reply, way: TransferWay::Stream(stream) });
             }
             Purpose::State { view } => {
                 news.push(ControlPlaneEvent::State { view, from: with, way: TransferWay::Stream(stream) })

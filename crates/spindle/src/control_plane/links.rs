@@ -67,5 +67,5 @@ impl ControlPlane {
 
 /// Returns whether a stream of this kind is dialled by the process that sends over it.
 pub(super) fn is_sent(purpose: &Purpose) -> bool {
-    matches!(purpose, Purpose::State { .. } | Purpose::Objects { .. })
+    matches!(purpose, Purpose::State { .. } | Purpose::Objects { .. } | Purpose::Records { .. })
 }

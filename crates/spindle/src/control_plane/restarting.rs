@@ -97,6 +97,11 @@ impl RestartDriver {
         Some((self.old.take()?, self.longest.take()))
     }
 
+    /// The logs, to change them while no message about the restart is handled.
+    pub(crate) fn old_mut(&mut self) -> &mut Option<OldLogs> {
+        &mut self.old
+    }
+
     fn patience(&self, now: Time) -> Duration {
         self.inner.wake_at().since(now)
     }
@@ -149,6 +154,11 @@ impl ControlPlane {
     /// Lets this process take part in the restart of its group.
     pub(crate) fn set_restart(&mut self, restart: RestartDriver) {
         self.restart = Some(restart);
+    }
+
+    /// Takes this process's part in the restart of its group, while that group lives.
+    pub(crate) fn take_restart(&mut self) -> Option<RestartDriver> {
+        self.restart.take()
     }
 
     pub(crate) fn restart(&mut self) -> Option<&mut RestartDriver> {

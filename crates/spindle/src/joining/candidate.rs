@@ -20,6 +20,7 @@ use spindle_transport::rendezvous::{
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+mod catching_up;
 mod restoring;
 mod showing;
 
@@ -86,6 +87,8 @@ pub(crate) struct Candidate<'a> {
     bootstrap: Option<BootstrapDriver>,
     /// The group that admitted this process and continued without it.
     left_out: Option<u128>,
+    /// A group that exists, and its newest view.
+    known: Option<(u128, View)>,
 }
 
 impl<'a> Candidate<'a> {
@@ -117,6 +120,7 @@ impl<'a> Candidate<'a> {
             has_restored: false,
             bootstrap: None,
             left_out: None,
+            known: None,
         })
     }
 
@@ -160,6 +164,7 @@ impl<'a> Candidate<'a> {
 
     /// Joins a group on this host. `None` if another process has to create or restart the group.
     fn attempt_here<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Option<Joined>, JoinError> {
+        self.known = None;
         let old = OldLogs::open(self.own)?;
         let id = old.as_ref().map(OldLogs::member).or(self.config.id);
         let role = found_or_find(&self.dir, &self.group, id, self.deadline, self.cancelled);
@@ -193,15 +198,16 @@ impl<'a> Candidate<'a> {
                     control_plane.set_incarnation(incarnation);
                     Some(Seek::founder(self.wants(false), self.config.founders))
                 }
-                (CreateOutcome::Joiner { .. }, Some(_)) => {
-                    Some(Seek::joiner(self.wants(handler.is_some())).restarting())
-                }
+                // If the group lives, the logs get records from its members first.
+                (CreateOutcome::Joiner { .. }, Some(_)) => Some(Seek::joiner(self.wants(true)).restarting()),
                 (CreateOutcome::Joiner { .. }, None) => match handler {
                     Some(_) => None,
                     None => Some(Seek::joiner(self.wants(false))),
                 },
             };
             let sought = seek.map_or(Ok(Sought::Group), |seek| self.seek(&mut control_plane, seek))?;
+            let again = handler.is_none().then(|| Seek::joiner(self.wants(false)).restarting());
+            let sought = self.catch_up_if_old(&mut control_plane, sought, again)?;
             match (sought, &mut *handler) {
                 (Sought::View(view), _) => return self.begin(control_plane, view).map(Some),
                 (Sought::Group, Some(handler)) => {
@@ -230,6 +236,7 @@ impl<'a> Candidate<'a> {
         network: &Network,
         handler: &mut Option<&mut H>,
     ) -> Result<Joined, JoinError> {
+        self.known = None;
         let old = OldLogs::open(self.own)?;
         let id = match old.as_ref().map(OldLogs::member).or(self.config.id) {
             Some(id) => id,
@@ -245,12 +252,15 @@ impl<'a> Candidate<'a> {
         let belongs = old.as_ref().map(OldLogs::incarnation);
         let bootstrap = self.begin_bootstrap(control_plane.roster(), belongs, control_plane.now())?;
         control_plane.set_bootstrap(bootstrap);
-        let mut seek = Seek::afar(self.wants(handler.is_some()), limits::MEMBERS_MAX as u32);
+        let room = limits::MEMBERS_MAX as u32;
+        let mut seek = Seek::afar(self.wants(handler.is_some() || old.is_some()), room);
         if let Some(old) = old {
             control_plane.set_restart(self.restart(old, &control_plane));
             seek = seek.restarting();
         }
-        let Sought::View(view) = self.seek(&mut control_plane, seek)? else {
+        let again = handler.is_none().then(|| Seek::afar(self.wants(false), room).restarting());
+        let sought = self.seek(&mut control_plane, seek)?;
+        let Sought::View(view) = self.catch_up_if_old(&mut control_plane, sought, again)? else {
             // Until this process is admitted, it takes no part in the creation of another group.
             self.bootstrap = control_plane.take_bootstrap();
             self.seen.waits = None;
@@ -496,7 +506,9 @@ impl<'a> Candidate<'a> {
     fn news(&mut self, control_plane: &mut ControlPlane) -> Result<Vec<ControlPlaneEvent>, JoinError> {
         let tick = self.tick(TICK)?;
         control_plane.wait(tick);
-        Ok(control_plane.news())
+        let news = control_plane.news();
+        news.iter().for_each(|news| self.note_view(news));
+        Ok(news)
     }
 
     /// Returns how long to wait for the next event, up to `at_most`; an error if the wait is over.

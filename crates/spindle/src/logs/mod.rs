@@ -20,11 +20,21 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{debug, warn};
 
+mod catching_up;
 mod durable_frontier;
+mod fetching;
+mod lacking;
+mod lending;
 mod old;
+mod serving;
 
+pub use catching_up::CatchUpStatus;
+pub(crate) use catching_up::LogCatchUp;
 pub(crate) use durable_frontier::{Copies, DurableFrontier, Found};
+use lacking::Lack;
 pub(crate) use old::OldLogs;
+pub(crate) use serving::RecordServer;
+use serving::RecordSource;
 
 /// The tracing target of logs.
 const TARGET: &str = "spindle::log";
@@ -41,7 +51,7 @@ pub(crate) struct Logs {
     /// When the logs were pruned last.
     pruned: Instant,
     /// The logs that no subgroup's handles have taken yet, by name.
-    vacant: BTreeMap<String, Appender>,
+    vacant: BTreeMap<String, SubgroupLog>,
     me: MemberId,
     /// The newest view that is to be on disk.
     record: RestartRecord,
@@ -63,37 +73,42 @@ impl Logs {
     /// not in: it may enter them with a view that must not wait for a disk. `None` if no subgroup is
     /// logged. When this returns, the view is on disk, and may be shown to others.
     ///
-    /// The logs of an earlier process of this member continue.
+    /// The logs of an earlier process of this member continue. If they may lack records, they get them
+    /// from the other members.
     ///
     /// # Errors
     /// [`JoinError::NoDataDir`], [`JoinError::LogDir`], [`JoinError::Log`], [`JoinError::OldLogs`],
-    /// [`JoinError::OtherIncarnation`], [`JoinError::LogBehind`].
+    /// [`JoinError::OtherIncarnation`].
     pub(crate) fn open(
         terms: &Terms,
         view: &View,
         control_plane: &mut ControlPlane,
     ) -> Result<Option<Logs>, JoinError> {
         let (me, incarnation) = (control_plane.me, control_plane.incarnation());
-        let old = control_plane.restart().and_then(RestartDriver::take_logs);
+        let (old, longest) = control_plane.restart().and_then(RestartDriver::take_logs).unzip();
+        // `None`: the group lives, or is new.
+        let longest: Option<Vec<RestartLog>> = longest.flatten();
         let names: Vec<&String> =
             view.subgroups.iter().filter(|spec| spec.is_logged()).map(|spec| &spec.name).collect();
         let Some(first) = names.first() else { return Ok(None) };
         let Some(data_dir) = &terms.data_dir else { return Err(JoinError::NoDataDir { subgroup: (*first).clone() }) };
+        let mut old_logs: BTreeMap<String, (u32, bool)> = BTreeMap::new();
         let (mut store, record) = match old {
-            Some((old, _)) if old.incarnation() != incarnation => {
+            Some(old) if old.incarnation() != incarnation => {
                 let (path, theirs) = (old.path().clone(), Incarnation(old.incarnation()));
                 return Err(JoinError::OtherIncarnation { path, theirs, ours: Incarnation(incarnation) });
             }
-            Some((old, longest)) => {
+            Some(old) => {
                 let (store, mut record, states) = old.into_store();
-                let lacks = |log: &&RestartLog| {
-                    log.state.last.is_some() && states.get(&log.state.name).and_then(|own| own.last) != log.state.last
-                };
-                if let Some(log) = longest.iter().flatten().find(lacks) {
-                    return Err(JoinError::LogBehind {
-                        subgroup: log.state.name.clone(),
-                        holders: log.holders.clone(),
-                    });
+                for (name, (number, own)) in states {
+                    // The other members of a living group have logged more.
+                    let lacks = match &longest {
+                        None => own.last.is_some(),
+                        Some(longest) => longest.iter().any(|log| {
+                            log.state.name == name && log.state.last.is_some() && log.state.last != own.last
+                        }),
+                    };
+                    old_logs.insert(name, (number, lacks));
                 }
                 if record.view.id != view.id {
                     record.learn(view.clone(), me);
@@ -116,17 +131,29 @@ impl Logs {
                 (store, RestartRecord::first(view.clone(), me, view.id == ViewId(1)))
             }
         };
+        // A log that this process did not have, and others of a group that restarts have.
+        let lacks_new = |name: &str| {
+            let mut longest = longest.iter().flatten();
+            longest.any(|log| log.state.name == name && log.state.last.is_some())
+        };
         let mut numbers = vec![];
         for name in names {
-            let (number, _) = store.open_named(name, &mut |_| {})?;
-            numbers.push((name.clone(), number));
+            // Old logs are open already.
+            let (number, lacks) = match old_logs.get(name) {
+                Some(old) => *old,
+                None => (store.open_named(name, &mut |_| {})?.0, lacks_new(name)),
+            };
+            numbers.push((name.clone(), number, lacks));
         }
         old::write(&mut store, &record)?;
         let notices = Arc::clone(control_plane.notices());
         let told = Arc::clone(&notices);
         let writer = Writer::start(store, move |_| told.ring())?;
-        let appenders = numbers.into_iter().map(|(name, number)| Ok((name, writer.appender(number)?)));
-        let vacant = appenders.collect::<Result<_, Error>>()?;
+        let logs = numbers.into_iter().map(|(name, number, lacks)| {
+            let log = SubgroupLog::new(writer.appender(number)?, lacks);
+            Ok((name, log))
+        });
+        let vacant = logs.collect::<Result<_, Error>>()?;
         debug!(target: TARGET, view = view.id.0, "logs opened");
         let recorded = Arc::new(Mutex::new(Ok(view.id)));
         let (settings, pruned) = (terms.log, Instant::now());
@@ -186,12 +213,21 @@ impl Logs {
 
     /// Takes the log of a subgroup, once.
     pub(crate) fn take(&mut self, name: &str) -> Option<SubgroupLog> {
-        self.vacant.remove(name).map(SubgroupLog::new)
+        self.vacant.remove(name)
     }
 }
 
 fn sync(path: &Path) -> std::io::Result<()> {
     fs::File::open(path)?.sync_all()
+}
+
+/// The position of a record in its subgroup's order.
+fn position(version: Version) -> Position {
+    Position { epoch: ViewId(version.epoch), sequence: version.sequence }
+}
+
+fn version(position: Position) -> Version {
+    Version::new(position.epoch.0, position.sequence)
 }
 
 /// The log of one subgroup, at the polling thread.
@@ -206,6 +242,8 @@ pub(crate) struct SubgroupLog {
     /// Whether the log had no room for a message since the last look.
     is_blocked: bool,
     failure: Option<Error>,
+    /// Whether it lacks records of older epochs.
+    lack: Lack,
 }
 
 impl fmt::Debug for SubgroupLog {
@@ -229,10 +267,14 @@ pub struct LogStatus {
     pub queued_bytes: u64,
     /// Whether the disk has no space for them.
     pub is_full: bool,
+    /// How far the log is if it lacks records, and gets them from other members. Meanwhile nothing
+    /// counts as persisted, and messages wait in the rings.
+    pub catching_up: Option<CatchUpStatus>,
 }
 
 impl SubgroupLog {
-    fn new(appender: Appender) -> SubgroupLog {
+    /// Returns the log that continues with `appender`. It may lack records of older epochs.
+    fn new(appender: Appender, lacks: bool) -> SubgroupLog {
         SubgroupLog {
             appender,
             frontier: Arc::default(),
@@ -240,17 +282,21 @@ impl SubgroupLog {
             was_blocked: false,
             is_blocked: false,
             failure: None,
+            lack: if lacks { Lack::Unknown } else { Lack::Nothing },
         }
     }
 
-    /// Begins an epoch of the subgroup: `spec`, if this member is in it.
-    pub(crate) fn begin(&mut self, spec: Option<&SubgroupSpec>) {
+    /// Begins an epoch of the subgroup with a view: `spec`, if this member is in it. Returns whether
+    /// the log catches up.
+    pub(crate) fn begin(&mut self, view: ViewId, spec: Option<&SubgroupSpec>) -> bool {
+        self.lack.begin(view, spec.is_some());
         match spec {
             Some(spec) => self.frontier.set_copies(Copies::of(spec)),
             None => self.frontier.end(),
         }
         // The engine of the epoch was made before the last look at what is on disk.
         self.on_disk = None;
+        self.lack.is_some()
     }
 
     /// Copies messages on their way to the disk, as many as there is room for.
@@ -258,6 +304,10 @@ impl SubgroupLog {
     #[inline(never)]
     pub(crate) fn take<R: Rows>(&mut self, records: &mut Records<'_, R>) {
         let is_rest = records.is_rest();
+        if self.lack.is_some() {
+            // Other members send them with the records before them.
+            return self.lack.take(records);
+        }
         records.offer(|record| match self.append(record, is_rest) {
             Ok(()) => true,
             Err(error) if error.is_transient() => {
@@ -310,11 +360,16 @@ impl SubgroupLog {
             return Ok(None);
         }
         self.on_disk = on_disk;
-        Ok(Some(on_disk.map(|version| Position { epoch: ViewId(version.epoch), sequence: version.sequence })))
+        Ok(Some(on_disk.map(position)))
     }
 
     /// Returns the status; the frontiers are those of the engine.
     pub(crate) fn status(&self, persisted: Option<u64>, durable: Option<u64>) -> LogStatus {
-        LogStatus { persisted, durable, queued_bytes: self.appender.queued_bytes(), is_full: self.appender.is_full() }
+        let catching_up = self.lack.status();
+        let is_full = self.appender.is_full() || catching_up.is_some_and(|status| status.is_full);
+        LogStatus { persisted, durable, queued_bytes: self.appender.queued_bytes(), is_full, catching_up }
     }
 }
+
+#[cfg(test)]
+mod tests;

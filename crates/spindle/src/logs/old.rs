@@ -17,10 +17,12 @@ const RECORD: u32 = 1;
 
 /// An open data directory with the logs of an earlier process. No other process can open it.
 pub(crate) struct OldLogs {
-    store: Store,
-    path: PathBuf,
-    record: RestartRecord,
-    states: Vec<LogState>,
+    pub(super) store: Store,
+    pub(super) path: PathBuf,
+    pub(super) record: RestartRecord,
+    pub(super) states: Vec<LogState>,
+    /// The numbers of the logs in the directory, by name.
+    pub(super) numbers: BTreeMap<String, u32>,
 }
 
 impl fmt::Debug for OldLogs {
@@ -51,16 +53,17 @@ impl OldLogs {
             fs::remove_dir_all(&path).map_err(|source| JoinError::LogDir { path: path.clone(), source })?;
             return Ok(None);
         };
-        let mut states = vec![];
+        let (mut states, mut numbers) = (vec![], BTreeMap::new());
         for entry in DataDirectory::logs(&*disk)? {
             let Some(name) = entry.name? else { continue };
             let (number, _) = store.open_named(&name, &mut |_| {})?;
             let log = store.log(number)?;
             let last = log.last().map(|last| Position { epoch: ViewId(last.epoch), sequence: last.sequence });
+            numbers.insert(name.clone(), number);
             states.push(LogState { name, last, clock: log.last_clock() });
         }
         info!(target: TARGET, path = %path.display(), view = record.view.id.0, logs = states.len(), "old logs opened");
-        Ok(Some(OldLogs { store, path, record, states }))
+        Ok(Some(OldLogs { store, path, record, states, numbers }))
     }
 
     /// The id of the member.
@@ -94,9 +97,11 @@ impl OldLogs {
         Ok(())
     }
 
-    pub(crate) fn into_store(self) -> (Store, RestartRecord, BTreeMap<String, LogState>) {
-        let states = self.states.into_iter().map(|state| (state.name.clone(), state)).collect();
-        (self.store, self.record, states)
+    /// Returns the open logs, the record, and the number and state of each log by name.
+    pub(super) fn into_store(self) -> (Store, RestartRecord, BTreeMap<String, (u32, LogState)>) {
+        let OldLogs { store, record, states, numbers, .. } = self;
+        let numbered = |state: LogState| Some((state.name.clone(), (*numbers.get(&state.name)?, state)));
+        (store, record, states.into_iter().filter_map(numbered).collect())
     }
 }
 

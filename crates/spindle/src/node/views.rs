@@ -9,7 +9,7 @@ use crate::handles::SubgroupHandles;
 use crate::joining::{PreallocatedRow, Preparing};
 use crate::logs::Logs;
 use crate::transfer::{STREAM_WAIT, send_state, send_state_afar};
-use spindle_core::control::{ControlMessage, Heard, Incarnation, Install, Me, Purpose};
+use spindle_core::control::{ControlEvent, ControlMessage, Heard, Incarnation, Install, Me, Purpose};
 use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rows, SubgroupId, Table};
 use spindle_fabric::{Fabric, Peer};
@@ -54,6 +54,7 @@ impl Node {
             worked |= self.member.is_leaving() && self.go();
             self.connect_late();
         }
+        let catches_up = self.catch_up()?;
         let Node { handles, member, fabric, older, .. } = self;
         let homes = Homes { newest: fabric, older };
         let mut tracks = false;
@@ -68,6 +69,7 @@ impl Node {
             logs.prune();
         }
         self.has_chores = tracks
+            || catches_up
             || !runs
             || self.member.is_leaving()
             || self.member.has_state_requests()
@@ -325,6 +327,7 @@ impl Node {
                 ControlPlaneEvent::Observer { view, stream } if self.observers.len() < OBSERVERS_MAX => {
                     self.observers.push((view, stream))
                 }
+                ControlPlaneEvent::Records { from, reply, way } => self.take_records(from, reply, way),
                 ControlPlaneEvent::Objects { .. }
                 | ControlPlaneEvent::Observer { .. }
                 | ControlPlaneEvent::State { .. } => {}
@@ -353,6 +356,8 @@ impl Node {
                 return Err(self.left_out(next));
             }
             Some(Heard::Send(order)) => self.object_server.ask(order),
+            Some(Heard::SendRecords(order)) => self.send_records(order),
+            Some(Heard::Other(ControlEvent::NoRecords { from, reply, why })) => self.no_records(from, reply, why),
             Some(Heard::Other(_)) | None => {}
         }
         Ok(())

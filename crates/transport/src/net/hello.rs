@@ -301,6 +301,7 @@ mod tests {
             Purpose::State { view },
             Purpose::Bulk { incarnation, view, number: u64::MAX },
             Purpose::Objects { view, reply: u64::MAX },
+            Purpose::Records { reply: u64::MAX },
             Purpose::Life { incarnation, view },
         ];
         let hello = |purpose| Hello {

@@ -46,6 +46,7 @@ fn is_for_the_net(message: &ControlMessage) -> bool {
         ControlMessage::RowDescriptors { .. }
             | ControlMessage::State { .. }
             | ControlMessage::Objects { .. }
+            | ControlMessage::Records { .. }
             | ControlMessage::Bulk { .. }
     )
 }

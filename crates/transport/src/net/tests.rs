@@ -240,12 +240,13 @@ fn ends_by(mut socket: impl Read) {
     let _ = socket.read_to_end(&mut vec![]);
 }
 
-const PURPOSES: [Purpose; 5] = [
+const PURPOSES: [Purpose; 6] = [
     Purpose::Part { incarnation: u128::MAX - 3, view: ViewId(7) },
     Purpose::Observer { incarnation: 1, view: ViewId(u64::MAX) },
     Purpose::State { view: ViewId(0) },
     Purpose::Bulk { incarnation: 3, view: ViewId(1), number: 1 << 40 },
     Purpose::Objects { view: ViewId(1), reply: 1 << 40 },
+    Purpose::Records { reply: 1 << 40 },
 ];
 
 /// Dials and control messages fail in the same way, at once.

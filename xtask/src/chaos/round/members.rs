@@ -44,7 +44,8 @@ impl<'a> Round<'a> {
         }
         self.judge.started(instance);
         let traces = self.options.traces.as_deref();
-        let logs = self.options.logs;
+        let left = if self.creating { None } else { self.left_logs.pop() };
+        let logs = self.options.logs.then(|| left.unwrap_or(instance));
         let mut process =
             ChaosProcess::start(self.program, namespace, self.folder, instance, &arguments, traces, logs)?;
         (process.host, process.is_seed) = (host, is_seed);
@@ -55,7 +56,8 @@ impl<'a> Round<'a> {
         let place = if is_seed { format!("{place}, a seed") } else { place };
         let place = id.map_or(place.clone(), |id| format!("{place} with id {id}"));
         self.processes.push(process);
-        self.note(format!("start process {instance}{place}"));
+        let with = left.map_or(String::new(), |owner| format!(" with the logs of process {owner}"));
+        self.note(format!("start process {instance}{place}{with}"));
         Ok(())
     }
 
@@ -91,6 +93,8 @@ impl<'a> Round<'a> {
         self.tally.restarts += 1;
         let all: Vec<usize> = (0..self.processes.len()).filter(|i| self.processes[*i].is_alive()).collect();
         self.kill(&all, false)?;
+        // The next group is another one.
+        self.left_logs.clear();
         self.found()
     }
 
@@ -109,6 +113,7 @@ impl<'a> Round<'a> {
         for victim in victims {
             let instance = self.processes[*victim].instance;
             self.read(*victim)?;
+            self.left_logs.extend(self.processes[*victim].logs);
             self.judge.gone(instance)?;
             self.judge.lost(instance, killed_at);
             self.judge.killed(instance, killed_at, survivors.clone(), alone);

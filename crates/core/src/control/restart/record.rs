@@ -1,8 +1,8 @@
 //! The record of a member for a restart, the value of the agreement, and both as words.
 use super::message::{RestartBallot, ballot, put_ballot, take_word};
+use crate::ids::Position;
 use crate::ids::{MemberId, Process, ViewId};
 use crate::limits::{MEMBERS_MAX, NAME_BYTES_MAX, SUBGROUPS_MAX};
-use crate::multicast::Position;
 use crate::view::View;
 use alloc::collections::BTreeSet;
 use alloc::string::String;

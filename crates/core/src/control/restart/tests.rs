@@ -1,6 +1,6 @@
 use super::*;
+use crate::ids::Position;
 use crate::ids::Rank;
-use crate::multicast::Position;
 use crate::view::{Durability, SubgroupSpec};
 use alloc::string::ToString;
 use alloc::vec;

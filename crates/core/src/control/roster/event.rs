@@ -1,5 +1,5 @@
 //! The events about other processes that a [`Roster`](super::Roster) reports to its owner.
-use crate::control::{Address, Card, Instance, ObjectOrder, Refusal, Request, SeedClaim};
+use crate::control::{Address, Card, Instance, NoRecords, ObjectOrder, RecordOrder, Refusal, Request, SeedClaim};
 use crate::ids::{MemberId, ViewId};
 use crate::view::View;
 use alloc::vec::Vec;
@@ -68,6 +68,17 @@ pub enum ControlEvent {
     },
     /// The process follows, and requests objects.
     Wants(ObjectOrder),
+    /// The process lacks records of a log, and requests them.
+    WantsRecords(RecordOrder),
+    /// A process sends no records.
+    NoRecords {
+        /// The process.
+        from: MemberId,
+        /// The number of the request.
+        reply: u64,
+        /// The reason.
+        why: NoRecords,
+    },
 }
 
 /// A question of this process to members: for admission, or only for the view.

@@ -1,7 +1,7 @@
 //! The control messages that arrive.
 use super::{Asks, ControlEvent, Roster, StoppedProcesses};
 use crate::control::{
-    BootstrapMessage, Card, ControlMessage, Incarnation, Instance, ObjectOrder, Request, ViewAnnouncement,
+    BootstrapMessage, Card, ControlMessage, Incarnation, Instance, ObjectOrder, RecordOrder, Request, ViewAnnouncement,
 };
 use crate::ids::{Process, Time};
 
@@ -80,6 +80,14 @@ impl<W> Roster<W> {
                 if id_conflict.is_none() && incarnation == self.incarnation =>
             {
                 self.news.push(ControlEvent::Wants(ObjectOrder { from, view, reply, objects }));
+            }
+            ControlMessage::WantRecords { incarnation, from, reply, wanted }
+                if id_conflict.is_none() && incarnation == self.incarnation =>
+            {
+                self.news.push(ControlEvent::WantsRecords(RecordOrder { from, reply, wanted }));
+            }
+            ControlMessage::NoRecords { from, reply, why } if id_conflict.is_none() => {
+                self.news.push(ControlEvent::NoRecords { from, reply, why });
             }
             ControlMessage::Refused { why } => self.news.push(ControlEvent::Refused(why)),
             ControlMessage::Wait { members, blocked, present, .. } => {

@@ -1,9 +1,9 @@
 //! The positions of subgroups: what is committed, stable and delivered, and where.
 use super::{Engine, State};
+use crate::ids::Position;
 use crate::ids::{Rank, SubgroupId};
 use crate::multicast::claims::Claims;
 use crate::multicast::cursor::{Cursor, Handoff};
-use crate::multicast::logging::Position;
 use crate::multicast::stats::{EngineStats, Frontier, SubgroupStats};
 use crate::multicast::subgroup::Subgroup;
 use crate::table::Rows;
@@ -138,6 +138,18 @@ impl Engine {
     pub fn note_persisted(&mut self, subgroup: SubgroupId, position: Option<Position>) {
         if let Some(i) = self.index_of(subgroup) {
             self.subgroups[i].note_persisted(position);
+            self.ready.add(i);
+            self.last_worked = false;
+        }
+    }
+
+    /// Sets whether the log of `subgroup` lacks records of older epochs that may come. Meanwhile it
+    /// takes no message, and nothing counts as persisted. The driver calls it before the first poll
+    /// of an epoch, and once the log has caught up or has stopped to try: by then all that it has of
+    /// older epochs is on disk.
+    pub fn set_catching_up(&mut self, subgroup: SubgroupId, is_catching_up: bool) {
+        if let Some(i) = self.index_of(subgroup) {
+            self.subgroups[i].set_catching_up(is_catching_up);
             self.ready.add(i);
             self.last_worked = false;
         }

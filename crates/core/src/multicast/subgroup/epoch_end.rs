@@ -1,8 +1,8 @@
 //! The end of a subgroup's epoch: it wedges, reports its cuts, and is closed at the trims.
 use super::{Awaits, Changes, Delivery, Peer, Phase, Subgroup};
+use crate::ids::Position;
 use crate::ids::{MemberId, Rank};
 use crate::multicast::ablation::Ablation;
-use crate::multicast::logging::Position;
 use crate::multicast::moves::Moves;
 use crate::multicast::pace::Pace;
 use crate::multicast::resend::Resend;
@@ -125,6 +125,14 @@ impl Subgroup {
     pub(crate) fn note_persisted(&mut self, position: Option<Position>) {
         if let Some(log) = &mut self.log {
             log.note_persisted(position);
+            self.look_again();
+        }
+    }
+
+    /// Sets whether the log lacks records of older epochs that may come.
+    pub(crate) fn set_catching_up(&mut self, is_catching_up: bool) {
+        if let Some(log) = &mut self.log {
+            log.set_catching_up(is_catching_up);
             self.look_again();
         }
     }

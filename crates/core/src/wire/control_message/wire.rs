@@ -7,6 +7,7 @@ use crate::wire::birth::Birth;
 use crate::wire::bytes::{Reader, WireError, Writer};
 use crate::wire::port::PortAddress;
 use crate::wire::rack::{put_rack, rack};
+use crate::wire::records::{NoRecords, WantedRecords};
 use crate::wire::settings::SharedSettings;
 use alloc::string::ToString;
 use alloc::vec;
@@ -28,6 +29,9 @@ const BULK: u32 = 10;
 const WANT: u32 = 11;
 const OBJECTS: u32 = 12;
 const BOOTSTRAP: u32 = 13;
+const WANT_RECORDS: u32 = 14;
+const RECORDS: u32 = 15;
+const NO_RECORDS: u32 = 16;
 
 impl ControlMessage {
     /// Returns the message as bytes.
@@ -123,7 +127,18 @@ impl ControlMessage {
                 out.u32(words.len() as u32);
                 words.iter().for_each(|word| out.u64(*word));
             }
-            Self::Objects { from, reply } => [from.0, *reply].into_iter().for_each(|value| out.u64(value)),
+            Self::WantRecords { incarnation, from, reply, wanted } => {
+                out.u128(*incarnation);
+                [from.0, *reply].into_iter().for_each(|value| out.u64(value));
+                wanted.put(&mut out);
+            }
+            Self::NoRecords { from, reply, why } => {
+                [from.0, *reply].into_iter().for_each(|value| out.u64(value));
+                why.put(&mut out);
+            }
+            Self::Objects { from, reply } | Self::Records { from, reply } => {
+                [from.0, *reply].into_iter().for_each(|value| out.u64(value))
+            }
         }
         debug_assert!(out.0.len() <= CONTROL_MESSAGE_BYTES_MAX);
         out.0
@@ -180,6 +195,16 @@ impl ControlMessage {
             WANT => want(&mut from)?,
             BOOTSTRAP => initial_view(&mut from)?,
             OBJECTS => Self::Objects { from: MemberId(from.u64()?), reply: from.u64()? },
+            RECORDS => Self::Records { from: MemberId(from.u64()?), reply: from.u64()? },
+            WANT_RECORDS => Self::WantRecords {
+                incarnation: from.u128()?,
+                from: MemberId(from.u64()?),
+                reply: from.u64()?,
+                wanted: WantedRecords::read(&mut from)?,
+            },
+            NO_RECORDS => {
+                Self::NoRecords { from: MemberId(from.u64()?), reply: from.u64()?, why: NoRecords::read(&mut from)? }
+            }
             got => return Err(WireError::Kind { got }),
         };
         from.end()?;
@@ -201,6 +226,9 @@ impl ControlMessage {
             Self::Want { .. } => WANT,
             Self::Objects { .. } => OBJECTS,
             Self::Bootstrap { .. } => BOOTSTRAP,
+            Self::WantRecords { .. } => WANT_RECORDS,
+            Self::Records { .. } => RECORDS,
+            Self::NoRecords { .. } => NO_RECORDS,
         }
     }
 }

@@ -1,4 +1,6 @@
 use super::*;
+use crate::ids::Position;
+use crate::wire::records::RecordBound;
 use alloc::string::String;
 
 fn wanted(count: u64) -> Vec<Wanted> {
@@ -16,6 +18,15 @@ fn long_settings() -> SharedSettings {
     let settings = settings(&[&name]);
     assert_eq!(settings.text().len(), crate::limits::SETTINGS_BYTES_MAX);
     settings
+}
+
+fn position(sequence: u64) -> Position {
+    Position { epoch: ViewId(8), sequence }
+}
+
+fn want_records(after: Option<Position>, bound: RecordBound, may_skip: bool) -> ControlMessage {
+    let wanted = WantedRecords { subgroup: "ledger".to_string(), after, bound, may_skip };
+    ControlMessage::WantRecords { incarnation: u128::MAX - 5, from: MemberId(3), reply: 1 << 40, wanted }
 }
 
 fn samples() -> Vec<ControlMessage> {
@@ -109,6 +120,14 @@ fn samples() -> Vec<ControlMessage> {
         ControlMessage::Objects { from, reply: 1 << 50 },
         ControlMessage::Port { incarnation, view, from, address: PortAddress::new(&[7; 68]).unwrap() },
         ControlMessage::Port { incarnation, view, from, address: PortAddress::new(&[9; 5]).unwrap() },
+        want_records(None, RecordBound::Before(view), true),
+        want_records(Some(position(1 << 33)), RecordBound::Through(position(u64::MAX)), false),
+        ControlMessage::Records { from, reply: 1 << 50 },
+        ControlMessage::NoRecords { from, reply: 4, why: NoRecords::NotMember },
+        ControlMessage::NoRecords { from, reply: 4, why: NoRecords::CatchingUp },
+        ControlMessage::NoRecords { from, reply: 4, why: NoRecords::Busy },
+        ControlMessage::NoRecords { from, reply: 4, why: NoRecords::Pruned { oldest: position(9) } },
+        ControlMessage::NoRecords { from, reply: 4, why: NoRecords::Lacks },
     ]
 }
 
@@ -146,6 +165,9 @@ fn kind(message: &ControlMessage) -> usize {
             Request::Stopped { .. } => 24,
             Request::Patience { .. } => 25,
         },
+        ControlMessage::WantRecords { .. } => 26,
+        ControlMessage::Records { .. } => 27,
+        ControlMessage::NoRecords { .. } => 28,
     }
 }
 
@@ -157,7 +179,7 @@ fn short_samples() -> Vec<ControlMessage> {
 #[test]
 fn every_kind_of_message_has_a_sample_that_is_mutated() {
     let kinds: alloc::collections::BTreeSet<usize> = short_samples().iter().map(kind).collect();
-    assert!(kinds.iter().copied().eq(0..=25), "{kinds:?}");
+    assert!(kinds.iter().copied().eq(0..=28), "{kinds:?}");
 }
 
 #[test]
@@ -283,7 +305,7 @@ fn garbage_messages_never_panic() {
             understood += 1;
         }
     }
-    assert_eq!(kinds.len(), 26, "{kinds:?}");
+    assert_eq!(kinds.len(), 29, "{kinds:?}");
     // Most inputs are a valid message with up to three flipped bits.
     assert!((10_000..90_000).contains(&understood), "{understood}");
 }

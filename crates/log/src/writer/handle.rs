@@ -1,0 +1,90 @@
+//! A handle to the thread that writes logs, for other threads.
+use super::{Appender, Command, Flow, RETURNED_MAX};
+use crate::chunk::Chunk;
+use crate::error::{Error, Result};
+use crate::store::Store;
+use crate::version::Version;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError};
+
+/// Runs functions on the thread that owns a store, from any thread that may wait for it.
+#[derive(Clone)]
+pub struct WriterHandle {
+    pub(super) commands: SyncSender<Command>,
+}
+
+impl WriterHandle {
+    /// As [`Writer::call`](super::Writer::call).
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub fn call<R: Send + 'static>(&self, function: impl FnOnce(&mut Store) -> R + Send + 'static) -> Result<R> {
+        let (reply, result) = sync_channel(1);
+        self.send(Command::Do(Box::new(move |store| {
+            // The caller may have gone, and then the result is not wanted.
+            let _ = reply.send(function(store));
+        })))?;
+        result.recv().map_err(|_| Error::Stopped)
+    }
+
+    /// Appends records to the log of a subgroup and waits until they are durable. Returns the
+    /// durable frontier. An [`Appender`] of the subgroup can't be used after that: a new one
+    /// continues.
+    ///
+    /// # Errors
+    /// As [`Log::write`](crate::Log::write) and [`Log::sync`](crate::Log::sync), with the records if
+    /// nothing was written; [`Error::Stopped`].
+    pub fn append(&self, subgroup: u32, chunk: Chunk) -> Result<Option<Version>, (Error, Option<Chunk>)> {
+        let appended = self.call(move |store| {
+            let mut chunks = [chunk];
+            let result = store.log(subgroup).and_then(|log| {
+                log.write(&mut chunks)?;
+                log.sync()
+            });
+            let [chunk] = chunks;
+            result.map_err(|error| (error.clone(), error.is_transient().then_some(chunk)))
+        });
+        appended.map_err(|error| (error, None))?
+    }
+
+    /// As [`Writer::appender`](super::Writer::appender).
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::Stopped`].
+    pub fn appender(&self, subgroup: u32) -> Result<Appender> {
+        let (last, readers, chunk_bytes, queue_max) = self.call(move |store| {
+            let config = store.config().clone();
+            let log = store.log(subgroup)?;
+            let last = log.last().map(|version| (version, log.last_clock()));
+            Ok::<_, Error>((last, log.readers(), config.chunk_bytes, config.queue_bytes))
+        })??;
+        let flow = Arc::new(Flow::default());
+        *flow.durable.lock().unwrap_or_else(PoisonError::into_inner) = readers.durable();
+        let (returned, empty) = sync_channel(RETURNED_MAX);
+        self.send(Command::Open(subgroup, flow.clone(), returned))?;
+        let commands = self.commands.clone();
+        let filling = Chunk::with_capacity(chunk_bytes);
+        Ok(Appender { subgroup, last, filling, chunk_bytes, queue_max, commands, empty, flow, readers })
+    }
+
+    fn send(&self, command: Command) -> Result<()> {
+        self.commands.send(command).map_err(|_| Error::Stopped)
+    }
+}
+
+impl Appender {
+    /// A handle to the thread that writes.
+    pub fn handle(&self) -> WriterHandle {
+        WriterHandle { commands: self.commands.clone() }
+    }
+
+    /// The subgroup.
+    pub fn subgroup(&self) -> u32 {
+        self.subgroup
+    }
+
+    /// The last record that was appended, and its clock.
+    pub fn last(&self) -> Option<(Version, u64)> {
+        self.last
+    }
+}

@@ -1,0 +1,175 @@
+//! A process with old logs gets most of the records that they lack before it asks for admission, so
+//! that the group waits for the last ones only.
+use super::{Candidate, Sought};
+use crate::control_plane::{ControlPlane, ControlPlaneEvent, after};
+use crate::error::JoinError;
+use crate::logs::LogCatchUp;
+use spindle_core::control::{CatchUpAim, ControlEvent, ControlMessage, Incarnation, RecordBound, Request, Seek};
+use spindle_core::{MemberId, View, ViewId};
+use spindle_log::Appender;
+use spindle_transport::rendezvous::ControlSocket;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// The pause between two questions for the newest view.
+const VIEW_EVERY: Duration = Duration::from_millis(500);
+/// How many members are asked for it at once.
+const ASKED_AT_ONCE: usize = 3;
+
+impl Candidate<'_> {
+    /// Catches up if this process has old logs and has found its group alive. Then it asks `again`, for
+    /// admission, if it need not learn the state first.
+    pub(super) fn catch_up_if_old(
+        &mut self,
+        control_plane: &mut ControlPlane,
+        found: Sought,
+        again: Option<Seek>,
+    ) -> Result<Sought, JoinError> {
+        if !matches!(found, Sought::Group) || !self.catch_up(control_plane)? {
+            return Ok(found);
+        }
+        again.map_or(Ok(found), |again| self.seek(control_plane, again))
+    }
+
+    /// Gets most of the records that old logs lack from members of the group. Returns whether this
+    /// process has old logs.
+    ///
+    /// # Errors
+    /// The group is another one than that of the logs, or nothing more reaches the disk.
+    fn catch_up(&mut self, control_plane: &mut ControlPlane) -> Result<bool, JoinError> {
+        let Some(mut restart) = control_plane.take_restart() else { return Ok(false) };
+        let Some(old) = restart.old_mut().take() else { return Ok(false) };
+        let (path, theirs) = (old.path().clone(), old.incarnation());
+        let (old, caught_up) = old.lend(|appenders| self.catch_up_all(control_plane, theirs, appenders))?;
+        *restart.old_mut() = Some(old);
+        control_plane.set_restart(restart);
+        caught_up?;
+        match &self.known {
+            Some((ours, _)) if *ours != theirs => {
+                let (theirs, ours) = (Incarnation(theirs), Incarnation(*ours));
+                Err(JoinError::OtherIncarnation { path, theirs, ours })
+            }
+            _ => Ok(true),
+        }
+    }
+
+    fn catch_up_all(
+        &mut self,
+        control_plane: &mut ControlPlane,
+        incarnation: u128,
+        appenders: &mut BTreeMap<String, Appender>,
+    ) -> Result<(), JoinError> {
+        let (now, me) = (control_plane.now(), control_plane.me);
+        let mut running: Vec<(String, LogCatchUp)> = vec![];
+        for (name, appender) in appenders.iter().filter(|(_, appender)| appender.last().is_some()) {
+            // All epochs: those that begin meanwhile, too.
+            let terms = (RecordBound::Before(ViewId(u64::MAX)), CatchUpAim::Most);
+            running.push((name.clone(), LogCatchUp::new(name, appender, terms, me, now)));
+        }
+        let run = self.run(control_plane, incarnation, &mut running, appenders);
+        for (name, catch_up) in running {
+            if let Some(appender) = catch_up.abandon()? {
+                appenders.insert(name, appender);
+            }
+        }
+        run
+    }
+
+    /// Catches up until none of the logs is left that lacks much, or no member is left.
+    fn run(
+        &mut self,
+        control_plane: &mut ControlPlane,
+        incarnation: u128,
+        running: &mut Vec<(String, LogCatchUp)>,
+        appenders: &mut BTreeMap<String, Appender>,
+    ) -> Result<(), JoinError> {
+        let mut asked: Option<Instant> = None;
+        while !running.is_empty() {
+            if asked.is_none_or(|asked| asked.elapsed() >= VIEW_EVERY) {
+                asked = Some(Instant::now());
+                if !self.ask_for_view(control_plane)? {
+                    return Ok(());
+                }
+            }
+            for news in self.news(control_plane)? {
+                hear(news, running, control_plane);
+            }
+            let Some((found, view)) = &self.known else { continue };
+            if *found != incarnation {
+                return Ok(());
+            }
+            let me = control_plane.me;
+            for (name, catch_up) in running.iter_mut() {
+                catch_up.set_sources(sources(view, name, me), control_plane.now());
+            }
+            let mut at = 0;
+            while let Some((_, catch_up)) = running.get_mut(at) {
+                match catch_up.step(incarnation, control_plane)? {
+                    None => at += 1,
+                    Some(end) => {
+                        let (name, catch_up) = running.remove(at);
+                        appenders.extend(catch_up.finish(end).map(|appender| (name, appender)));
+                    }
+                }
+            }
+            if running.iter().any(|(_, catch_up)| catch_up.has_come()) {
+                // The timeout limits a wait, not a transfer.
+                self.deadline = after(Instant::now(), self.config.gather_timeout);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks members for the newest view. Returns whether there are any.
+    fn ask_for_view(&self, control_plane: &mut ControlPlane) -> Result<bool, JoinError> {
+        let known = self.known.as_ref().map(|(_, view)| view.members.clone()).unwrap_or_default();
+        let here = ControlSocket::members(&self.dir, &self.group)?;
+        if here.is_empty() && (control_plane.book().is_none() || known.is_empty()) {
+            return Ok(false);
+        }
+        let me = control_plane.me;
+        let all: Vec<MemberId> = here.into_iter().chain(known).filter(|id| *id != me).collect();
+        // Any of them may hang.
+        let turn = Instant::now().saturating_duration_since(control_plane.origin()).as_millis() as usize;
+        for ahead in 0..all.len().min(ASKED_AT_ONCE) {
+            let to = all[(turn / VIEW_EVERY.as_millis() as usize + ahead) % all.len()];
+            control_plane.post(to, ControlMessage::Request { from: me, reply: 0, what: Request::View });
+        }
+        Ok(true)
+    }
+
+    /// Notes the newest view of a group that members report.
+    pub(super) fn note_view(&mut self, news: &ControlPlaneEvent) {
+        if let ControlPlaneEvent::Control(ControlEvent::View { incarnation, view, .. }) = news
+            && self.known.as_ref().is_none_or(|(known, newest)| known != incarnation || newest.id <= view.id)
+        {
+            self.known = Some((*incarnation, view.clone()));
+        }
+    }
+}
+
+/// Returns the members of a subgroup in a view, without this process.
+fn sources(view: &View, name: &str, me: MemberId) -> Vec<MemberId> {
+    let spec = view.subgroups.iter().find(|spec| spec.name == name);
+    let ranks = spec.into_iter().flat_map(|spec| &spec.members);
+    ranks.map(|rank| view.members[rank.index()]).filter(|id| *id != me).collect()
+}
+
+fn hear(news: ControlPlaneEvent, running: &mut [(String, LogCatchUp)], control_plane: &ControlPlane) {
+    let now = control_plane.now();
+    match news {
+        ControlPlaneEvent::Records { from, reply, way } => {
+            let mut way = Some(way);
+            for (_, catch_up) in running {
+                way = way.and_then(|way| catch_up.take(from, reply, way, control_plane));
+            }
+        }
+        ControlPlaneEvent::Control(ControlEvent::NoRecords { from, reply, why }) => {
+            running.iter_mut().for_each(|(_, catch_up)| catch_up.refused(from, reply, why, now));
+        }
+        ControlPlaneEvent::Control(ControlEvent::Died(id) | ControlEvent::Lost(id)) => {
+            running.iter_mut().for_each(|(_, catch_up)| catch_up.lost(id, now));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,190 @@
+//! A log that lacks records, and gets them from other processes. It drives the core's [`CatchUp`].
+use super::fetching::{Fetch, FetchCounts, Fetched};
+use super::{TARGET, position};
+use crate::control_plane::ControlPlane;
+use crate::transfer::TransferWay;
+use spindle_core::control::{CatchUp, CatchUpAim, CatchUpEnd, ControlMessage, NoRecords, RecordBound, RecordGap};
+use spindle_core::{MemberId, Time};
+use spindle_log::{Appender, Error, Version, WriterHandle};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// The pause between two looks at records that come, for the status only.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The numbers of requests that are reserved for one catch-up.
+const REPLIES: u64 = 1 << 32;
+/// The first number of the next catch-up of this process.
+static NEXT_REPLY: AtomicU64 = AtomicU64::new(0);
+
+/// How far a log is that gets records from other members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct CatchUpStatus {
+    /// The member that sends the records now, or was asked for them.
+    pub source: Option<MemberId>,
+    /// The records that have come and are on disk.
+    pub records: u64,
+    /// Their bytes in the log.
+    pub bytes: u64,
+    /// Whether the disk has no space for them.
+    pub is_full: bool,
+}
+
+/// The catch-up of one log.
+pub(crate) struct LogCatchUp {
+    core: CatchUp,
+    name: String,
+    writer: WriterHandle,
+    number: u32,
+    last: Option<(Version, u64)>,
+    fetch: Option<Fetch>,
+    counts: Arc<FetchCounts>,
+    /// The appender with which the log continues, if records have been appended.
+    appender: Option<Appender>,
+    since: Instant,
+}
+
+impl LogCatchUp {
+    /// Begins to catch up with the log of `appender`, which must not append meanwhile.
+    pub(crate) fn new(
+        name: &str,
+        appender: &Appender,
+        (bound, aim): (RecordBound, CatchUpAim),
+        me: MemberId,
+        now: Time,
+    ) -> LogCatchUp {
+        let last = appender.last();
+        let at = last.map(|(version, _)| position(version));
+        let reply = NEXT_REPLY.fetch_add(REPLIES, Ordering::Relaxed);
+        info!(target: TARGET, subgroup = name, after = at.map(|at| at.to_string()), "log catches up");
+        LogCatchUp {
+            core: CatchUp::new(name.to_string(), at, bound, aim, (me.0, reply), now),
+            name: name.to_string(),
+            writer: appender.handle(),
+            number: appender.subgroup(),
+            last,
+            fetch: None,
+            counts: Arc::default(),
+            appender: None,
+            since: Instant::now(),
+        }
+    }
+
+    pub(crate) fn set_bound(&mut self, bound: RecordBound, now: Time) {
+        self.core.set_bound(bound, now);
+    }
+
+    pub(crate) fn set_sources(&mut self, sources: Vec<MemberId>, now: Time) {
+        self.core.set_sources(sources, now);
+    }
+
+    /// Takes a stream that comes for a request with this number. Returns it if it is not wanted here.
+    pub(crate) fn take(
+        &mut self,
+        from: MemberId,
+        reply: u64,
+        way: TransferWay,
+        control_plane: &ControlPlane,
+    ) -> Option<TransferWay> {
+        if !self.core.comes(from, reply) {
+            return Some(way);
+        }
+        let log = (self.writer.clone(), self.number);
+        match Fetch::begin(way, log, self.last, &self.counts, control_plane.notices()) {
+            Ok(fetch) => self.fetch = Some(fetch),
+            Err(error) => {
+                warn!(target: TARGET, subgroup = self.name, reason = %error, "no thread for records");
+                let (broken, at) = (spindle_core::control::RecordStreamEnd::Broken, self.last);
+                self.core.ended(broken, at.map(|(at, _)| position(at)), None, 0, control_plane.now());
+            }
+        }
+        None
+    }
+
+    pub(crate) fn refused(&mut self, from: MemberId, reply: u64, why: NoRecords, now: Time) {
+        self.core.refused(from, reply, why, now);
+    }
+
+    pub(crate) fn lost(&mut self, id: MemberId, now: Time) {
+        self.core.lost(id, now);
+    }
+
+    /// Takes the next step. Returns the result, once there is one.
+    ///
+    /// # Errors
+    /// Those of the log: nothing more reaches the disk.
+    pub(crate) fn step(
+        &mut self,
+        incarnation: u128,
+        control_plane: &mut ControlPlane,
+    ) -> Result<Option<CatchUpEnd>, Error> {
+        let now = control_plane.now();
+        if let Some(fetched) = self.fetch.as_ref().and_then(Fetch::result) {
+            self.fetch = None;
+            let Fetched { end, last, first, bytes, appender } = fetched?;
+            self.appender = Some(appender?);
+            self.last = last;
+            self.core.ended(end, last.map(|(last, _)| position(last)), first.map(position), bytes, now);
+        }
+        if let Some((source, reply, wanted)) = self.core.ask(now) {
+            let from = control_plane.me;
+            control_plane.post(source, ControlMessage::WantRecords { incarnation, from, reply, wanted });
+        }
+        Ok(self.core.end())
+    }
+
+    /// Returns how long the driver may wait until the next step, if no event comes.
+    pub(crate) fn patience(&self, now: Time) -> Duration {
+        if self.fetch.is_some() { LOOK_EVERY } else { self.core.patience(now) }
+    }
+
+    /// Returns whether records come.
+    pub(crate) fn has_come(&self) -> bool {
+        self.fetch.is_some()
+    }
+
+    pub(crate) fn status(&self) -> CatchUpStatus {
+        CatchUpStatus {
+            source: self.core.source(),
+            records: self.counts.records.load(Ordering::Relaxed),
+            bytes: self.counts.bytes.load(Ordering::Relaxed),
+            is_full: self.counts.is_full.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Ends without a result, once no thread appends any more. Returns the appender with which the log
+    /// continues, if it is another one than before.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub(crate) fn abandon(mut self) -> Result<Option<Appender>, Error> {
+        if let Some(fetch) = self.fetch.take() {
+            self.appender = Some(fetch.abandon()?.appender?);
+        }
+        Ok(self.appender)
+    }
+
+    /// Ends with this result, and reports it. Returns the appender with which the log continues, if it
+    /// is another one than before.
+    pub(crate) fn finish(self, end: CatchUpEnd) -> Option<Appender> {
+        let CatchUpStatus { records, bytes, .. } = self.status();
+        let (subgroup, took) = (&*self.name, self.since.elapsed().as_secs_f64());
+        let (gap, why) = match end {
+            CatchUpEnd::Complete { gap } => (gap, None),
+            CatchUpEnd::Little => (None, None),
+            CatchUpEnd::Stopped { why, gap } => (gap, Some(why)),
+        };
+        if let Some(RecordGap { after, before }) = gap {
+            let [after, before] = [after, before].map(|at| at.map(|at| at.to_string()));
+            warn!(target: TARGET, subgroup, after, before, "the log lacks records that no member has");
+        }
+        if let Some(why) = why {
+            let after = self.last.map(|(last, _)| last.to_string());
+            warn!(target: TARGET, subgroup, after, reason = %why, "the log may lack records: no member sends them");
+        }
+        info!(target: TARGET, subgroup, records, bytes, took, "log has caught up");
+        self.appender
+    }
+}

@@ -1,0 +1,189 @@
+//! Records on their way from another process to a log of this one. A thread of its own reads the
+//! stream and appends to the log, a chunk at a time.
+use super::{TARGET, position};
+use crate::shared::Notices;
+use crate::transfer::{CarryReader, PATIENCE, TransferWay};
+use spindle_core::control::{NoRecords, RecordStreamEnd};
+use spindle_fabric::pipe::PipeReader;
+use spindle_log::{Appender, Chunk, Error, StreamEnd, StreamError, StreamPart, StreamReader, Version, WriterHandle};
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+use tracing::warn;
+
+/// The pause before records are appended again for which the disk had no space.
+const FULL_RETRY: Duration = Duration::from_millis(50);
+
+/// The counts of one log, over all of its streams.
+#[derive(Debug, Default)]
+pub(super) struct FetchCounts {
+    pub(super) records: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) is_full: AtomicBool,
+}
+
+/// The result of a stream.
+pub(super) struct Fetched {
+    pub(super) end: RecordStreamEnd,
+    /// The last record of the log, and its clock.
+    pub(super) last: Option<(Version, u64)>,
+    /// The first record that came.
+    pub(super) first: Option<Version>,
+    /// The bytes of the records that came.
+    pub(super) bytes: u64,
+    /// The appender with which the log continues.
+    pub(super) appender: Result<Appender, Error>,
+}
+
+/// A stream that is being read.
+pub(super) struct Fetch {
+    is_cancelled: Arc<AtomicBool>,
+    done: Receiver<Fetched>,
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A stream, and the log to which it goes.
+struct FetchThread {
+    writer: WriterHandle,
+    number: u32,
+    last: Option<(Version, u64)>,
+    counts: Arc<FetchCounts>,
+    is_cancelled: Arc<AtomicBool>,
+    first: Option<Version>,
+    bytes: u64,
+}
+
+/// Why a stream ends before its end.
+enum FetchError {
+    Stream(StreamError),
+    Log(Error),
+    Cancelled,
+}
+
+impl Fetch {
+    /// Begins to read a stream, for the log with this number whose last record is `last`.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(super) fn begin(
+        way: TransferWay,
+        (writer, number): (WriterHandle, u32),
+        last: Option<(Version, u64)>,
+        counts: &Arc<FetchCounts>,
+        notices: &Arc<Notices>,
+    ) -> std::io::Result<Fetch> {
+        let (tell, done) = channel();
+        let (notices, counts, is_cancelled) = (Arc::clone(notices), Arc::clone(counts), Arc::default());
+        let (first, bytes) = Default::default();
+        let fetch = FetchThread { writer, number, last, counts, is_cancelled: Arc::clone(&is_cancelled), first, bytes };
+        thread::Builder::new().name("spindle-catch-up".into()).spawn(move || {
+            // The owner may have gone.
+            let _ = tell.send(fetch.run(way));
+            notices.ring();
+        })?;
+        Ok(Fetch { is_cancelled, done })
+    }
+
+    /// Stops to read, and waits for the thread: as long as a transport may be silent, and the disk takes
+    /// for one chunk.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if the thread has ended by a panic, or does not end.
+    pub(super) fn abandon(self) -> Result<Fetched, Error> {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+        self.done.recv_timeout(2 * PATIENCE).map_err(|_| Error::Stopped)
+    }
+
+    /// Returns the result, once there is one; an error if the thread has ended by a panic.
+    pub(super) fn result(&self) -> Option<Result<Fetched, Error>> {
+        match self.done.try_recv() {
+            Ok(fetched) => Some(Ok(fetched)),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(Error::Stopped)),
+        }
+    }
+}
+
+impl FetchThread {
+    fn run(mut self, way: TransferWay) -> Fetched {
+        let fetched = match way {
+            TransferWay::Pipe(ends) => match PipeReader::open(ends, PATIENCE) {
+                Ok(pipe) => self.read(pipe),
+                Err(error) => Err(FetchError::Stream(std::io::Error::other(error).into())),
+            },
+            TransferWay::Stream(connection) => self.read(CarryReader::new(connection, PATIENCE)),
+        };
+        let mut failure = None;
+        let end = match fetched {
+            Ok(StreamEnd::Complete) => RecordStreamEnd::Complete,
+            Ok(StreamEnd::NotYet) => RecordStreamEnd::NotYet,
+            Ok(StreamEnd::Pruned { oldest }) => {
+                RecordStreamEnd::Refused(NoRecords::Pruned { oldest: position(oldest) })
+            }
+            Ok(StreamEnd::Lacks) => RecordStreamEnd::Refused(NoRecords::Lacks),
+            Err(FetchError::Stream(error)) => {
+                warn!(target: TARGET, reason = %error, "a stream of records ended early");
+                RecordStreamEnd::Broken
+            }
+            Err(FetchError::Log(error)) => {
+                failure = Some(error);
+                RecordStreamEnd::Broken
+            }
+            Err(FetchError::Cancelled) => RecordStreamEnd::Broken,
+        };
+        let appender = failure.map_or_else(|| self.writer.appender(self.number), Err);
+        let FetchThread { last, first, bytes, .. } = self;
+        Fetched { end, last, first, bytes, appender }
+    }
+
+    fn read(&mut self, from: impl Read) -> Result<StreamEnd, FetchError> {
+        let mut reader = StreamReader::new(from, self.last);
+        loop {
+            match reader.next().map_err(FetchError::Stream)? {
+                StreamPart::Records(chunk) => self.append(chunk)?,
+                StreamPart::End(end) => {
+                    // The records are on disk, whatever happens to the transport now.
+                    let _ = reader.close();
+                    return Ok(end);
+                }
+            }
+        }
+    }
+
+    /// Appends records, and waits until they are on disk.
+    fn append(&mut self, mut chunk: Chunk) -> Result<(), FetchError> {
+        let (first, last) = (chunk.first(), chunk.last_with_clock());
+        let (records, bytes) = (u64::from(chunk.records()), chunk.bytes());
+        loop {
+            if self.is_cancelled.load(Ordering::Relaxed) {
+                return Err(FetchError::Cancelled);
+            }
+            match self.writer.append(self.number, chunk) {
+                Ok(_) => break,
+                Err((error, Some(again))) if error.is_transient() => {
+                    if !self.counts.is_full.swap(true, Ordering::Relaxed) {
+                        warn!(target: TARGET, %error, "the disk has no space for the records of other members");
+                    }
+                    chunk = again;
+                    thread::sleep(FULL_RETRY);
+                }
+                Err((error, _)) => return Err(FetchError::Log(error)),
+            }
+        }
+        self.counts.is_full.store(false, Ordering::Relaxed);
+        self.counts.records.fetch_add(records, Ordering::Relaxed);
+        self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        self.first = self.first.or(first);
+        self.last = last;
+        Ok(())
+    }
+}
