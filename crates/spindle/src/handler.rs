@@ -5,7 +5,7 @@ use crate::lag::Lag;
 use crate::mesh::Mesh;
 use crate::transfer::{Snapshot, State};
 use spindle_core::control::Incarnation;
-use spindle_core::{Message, SubgroupId, View};
+use spindle_core::{MemberId, Message, Position, SubgroupId, View};
 
 /// The messages of one upcall, lent in place: an iterator over [`Message`].
 pub type Batch<'a> = spindle_core::Batch<'a, Mesh>;
@@ -107,6 +107,56 @@ pub trait Handler {
     /// From [`Order::Fifo`](crate::Order::Fifo) subgroups the joiner learns only the messages that
     /// came after it began to observe, whatever the [snapshot](Self::snapshot) contains.
     fn learn(&mut self, _view: &View, _subgroup: SubgroupId, _message: &Message<'_>) {}
+
+    /// Returns the position from which the log of `subgroup` is [replayed](Self::replay), on a member
+    /// that was started again with its data directory; `None`, the default, for no replay.
+    ///
+    /// `log` says what the log contains. An application that keeps a state of its own on disk begins
+    /// behind the last message that the state contains; others begin with
+    /// [`Position::default`](crate::Position::default).
+    ///
+    /// It is called once for each logged subgroup, before anything of the subgroup is delivered, unless
+    /// the member has taken over the [state](Self::restore) of another one.
+    fn replay_from(&mut self, _subgroup: SubgroupId, _log: &LoggedExtent) -> Option<Position> {
+        None
+    }
+
+    /// Takes a message of the log, in order. The messages of the epochs before the member's first view
+    /// come by `replay`, and all later ones by [`deliver`](Self::deliver): each once.
+    ///
+    /// Meanwhile nothing of `subgroup` is delivered, and its senders wait when their rings are full. A
+    /// poll replays a bounded part.
+    fn replay(&mut self, _subgroup: SubgroupId, _message: &ReplayedMessage<'_>) {}
+}
+
+/// The contents of the log of a subgroup at a member that was started again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct LoggedExtent {
+    /// The name of the subgroup.
+    pub subgroup: String,
+    /// The first message in the log; `None` if there is none.
+    pub first: Option<Position>,
+    /// True if the log has all messages since the subgroup was created. If not, older messages were
+    /// pruned, or the member entered the subgroup later.
+    pub is_complete: bool,
+}
+
+/// A message in the log of a member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ReplayedMessage<'a> {
+    /// Its position, equal at all members.
+    pub position: Position,
+    /// Its clock, equal at all members: the [time](Self::time) or later, and never falling along the
+    /// log. In ns since 1970.
+    pub clock: u64,
+    /// The time at which it was sent, by the sender's clock, in ns since 1970.
+    pub time: u64,
+    /// The member that sent it.
+    pub sender: MemberId,
+    /// The message.
+    pub payload: &'a [u8],
 }
 
 impl<F: FnMut(SubgroupId, &mut Batch<'_>)> Handler for F {

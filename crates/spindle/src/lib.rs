@@ -50,7 +50,7 @@ pub use config::{Config, LogSettings, Network, Subgroup, Transport, Who};
 pub use data_dir::{DataDirError, initialise_data_dir};
 pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
 pub use group::{Group, Monitor};
-pub use handler::{Batch, Handler};
+pub use handler::{Batch, Handler, LoggedExtent, ReplayedMessage};
 pub use handles::{
     Deliveries, Delivery, DeliveryStream, Durable, Messages, NotDelivered, NotDurable, Outcome, Publisher, Receipt,
     Receiver, SharedPublisher,
@@ -65,11 +65,12 @@ pub use observing::{Missed, Observed, Observing};
 pub use shared::HandlerStatus;
 pub use spindle_core::control::{Address, AddressError, RackName, RackNameError};
 pub use spindle_core::control::{Adoption, Difference, SharedSettings};
-pub use spindle_core::control::{Incarnation, Need, SeedState, SeedWait, SeedsKnown, Unreached};
+pub use spindle_core::control::{Incarnation, Need, RestartWait, SeedState, SeedWait, SeedsKnown, Unreached};
 pub use spindle_core::control::{Refusal, VERSION as RENDEZVOUS_VERSION};
 pub use spindle_core::multicast::stats::{EngineStats, Frontier, SubgroupStats};
 pub use spindle_core::{
-    Ablation, Change, Durability, Gap, MemberId, Message, Order, Rank, Rule, SubgroupId, SubgroupSpec, View, ViewId,
+    Ablation, Change, Durability, Gap, MemberId, Message, Order, Position, Rank, Rule, SubgroupId, SubgroupSpec, View,
+    ViewId,
 };
 pub use spindle_fabric::Frame;
 pub use spindle_fabric_ofi::{OfiError, OfiOptions};

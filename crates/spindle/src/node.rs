@@ -33,12 +33,14 @@ mod links;
 mod measuring;
 mod objects;
 mod older;
+mod replaying;
 mod views;
 
 use clock::Clock;
 use links::Over;
 use measuring::Measurements;
 use older::Older;
+pub(crate) use replaying::Replay;
 use views::Shows;
 
 /// A member that the caller drives: by calling [`poll`](Self::poll) in a loop of its own, or by
@@ -94,6 +96,12 @@ pub struct Node {
     lacks_since: Option<Instant>,
     /// Whether there may be something to do beside the engine's work.
     has_chores: bool,
+    /// Whether logs may have to be replayed.
+    replays: bool,
+    /// Whether the handler has the state of another member.
+    is_restored: bool,
+    /// The first view of this process.
+    first_view: ViewId,
     /// Whether it has been polled: no more handles are given out.
     running: bool,
     shared: Arc<Shared>,
@@ -128,7 +136,7 @@ impl Node {
     pub(crate) fn new(
         mut control_plane: ControlPlane,
         first: First,
-        mut logs: Option<Logs>,
+        (mut logs, is_restored): (Option<Logs>, bool),
         terms: Terms,
     ) -> Result<Node, JoinError> {
         let (begun, fabric, arena) = first.begin(&mut control_plane)?;
@@ -175,6 +183,9 @@ impl Node {
             waiting: true,
             lacks_since: None,
             has_chores: true,
+            replays: true,
+            is_restored,
+            first_view: view.id,
             running: false,
             shared,
             terms,
@@ -234,6 +245,9 @@ impl Node {
             if self.preparing.is_some() {
                 return self.install(handler);
             }
+        }
+        if self.replays {
+            worked |= self.replay(handler)?;
         }
         worked |= self.progress_fabric();
         self.note_departed_observers();
@@ -317,7 +331,7 @@ impl Node {
     #[inline]
     fn poll_engine(&mut self, handler: &mut impl Handler) -> Progress {
         let (watch, handles) = (&self.shared.handler, &mut self.handles);
-        let mut upcalls = Upcaller { handler, watch, handles, by_id: &self.by_id };
+        let mut upcalls = Upcaller { handler, watch, handles, by_id: &self.by_id, replays: self.replays };
         let engine = self.member.engine_mut();
         let progress = engine.poll(self.clock.now, &mut self.fabric, &mut upcalls);
         if engine.has_filled_upcalls() {
@@ -486,10 +500,22 @@ struct Upcaller<'a, H> {
     watch: &'a HandlerWatch,
     handles: &'a mut [SubgroupHandles],
     by_id: &'a [usize],
+    replays: bool,
+}
+
+impl<H> Upcaller<'_, H> {
+    /// Whether the log of `subgroup` has to be replayed before anything is delivered.
+    #[cold]
+    fn is_replayed_first(&self, subgroup: SubgroupId) -> bool {
+        self.handles[self.by_id[subgroup.index()]].log.as_ref().is_some_and(|log| log.replay.is_some())
+    }
 }
 
 impl<H: Handler> Upcalls<Mesh> for Upcaller<'_, H> {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        if self.replays && self.is_replayed_first(subgroup) {
+            return;
+        }
         let _running = self.watch.enter();
         self.handler.deliver(subgroup, batch);
     }

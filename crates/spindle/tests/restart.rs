@@ -3,24 +3,40 @@ mod common;
 
 use common::Scratch;
 use spindle::{
-    Batch, BootstrapProgress, Config, Durability, Handler, JoinError, LogSettings, MemberId, Node, Subgroup, SubgroupId,
+    Batch, BootstrapProgress, Config, Durability, Handler, JoinError, LogSettings, LoggedExtent, MemberId, Node,
+    Position, ReplayedMessage, Subgroup, SubgroupId, ViewId,
 };
 use spindle_log::{DataDirectory, Disk, FileDisk, LoggedMessage, open_read_only};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// The payloads of the deliveries of a member.
-#[derive(Default)]
-struct Delivered(Vec<Vec<u8>>);
+/// The messages that a member was given, in order.
+#[derive(Clone, Default)]
+struct Given(Arc<Mutex<Vec<String>>>);
 
-impl Handler for Delivered {
+impl Given {
+    fn take(&self, payload: &[u8]) {
+        self.0.lock().unwrap().push(String::from_utf8(payload.to_vec()).unwrap());
+    }
+}
+
+impl Handler for Given {
     fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
-        batch.for_each(|message| self.0.push(message.payload.to_vec()));
+        batch.for_each(|message| self.take(message.payload));
+    }
+
+    fn replay_from(&mut self, _: SubgroupId, log: &LoggedExtent) -> Option<Position> {
+        assert_eq!((&*log.subgroup, log.is_complete), ("ledger", true));
+        Some(Position { epoch: ViewId(0), sequence: 0 })
+    }
+
+    fn replay(&mut self, _: SubgroupId, message: &ReplayedMessage<'_>) {
+        self.take(message.payload);
     }
 }
 
@@ -47,21 +63,24 @@ fn join(scratch: &Scratch, members: u32, ids: &[u64]) -> Vec<Node> {
 }
 
 /// Sends one message from each member, and finishes.
-fn send_and_finish(nodes: Vec<Node>, text: &str) {
+/// Returns what each member was given.
+fn send_and_finish(nodes: Vec<Node>, text: &str) -> Vec<Vec<String>> {
     let ending: Vec<_> = nodes
         .into_iter()
         .map(|mut node| {
             let text = format!("{text} of {}", node.id());
             let mut publisher = node.publisher("ledger").unwrap();
-            let group = node.start(Delivered::default()).unwrap();
+            let given = Given::default();
+            let group = node.start(given.clone()).unwrap();
             thread::spawn(move || {
                 publisher.send(text.as_bytes(), LONG).unwrap();
                 drop(publisher);
                 group.finish(LONG).unwrap();
+                given.0.lock().unwrap().clone()
             })
         })
         .collect();
-    ending.into_iter().for_each(|thread| thread.join().unwrap());
+    ending.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
 fn log_dir(scratch: &Scratch, id: u64) -> PathBuf {
@@ -92,8 +111,11 @@ fn a_group_that_has_finished_continues_its_logs() {
     let nodes = join(&scratch, 2, &[3, 1, 2]);
     assert_eq!(nodes[0].view().members, [MemberId(1), MemberId(2), MemberId(3)]);
     assert_eq!(nodes[0].view().id.count(), 2);
-    send_and_finish(nodes, "second");
+    let given = send_and_finish(nodes, "second");
     let second = read(&scratch, 2);
+    // Each member is given the messages of its log again, and then the new ones.
+    let all: Vec<String> = second.iter().map(|(_, text)| text.clone()).collect();
+    assert_eq!(given, [all.clone(), all.clone(), all]);
     assert_eq!(second[..3], first);
     assert_eq!(second.len(), 6);
     assert!(second[3..].iter().all(|(epoch, text)| *epoch == 2 && text.starts_with("second")), "{second:?}");
@@ -144,7 +166,7 @@ fn a_restart_waits_for_the_members_of_the_last_view_and_names_them() {
             thread::spawn(move || {
                 // The group does not finish while this exists.
                 let _publisher = node.publisher("ledger").unwrap();
-                let mut handler = Delivered::default();
+                let mut handler = Given::default();
                 while !stop.load(Ordering::Relaxed) {
                     node.poll(&mut handler).unwrap();
                     node.sleep(&mut handler, Duration::from_millis(1)).unwrap();

@@ -30,6 +30,11 @@ impl Readers {
         self.shared.view().oldest()
     }
 
+    /// The last version that was pruned.
+    pub fn floor(&self) -> Option<Version> {
+        self.shared.view().floor
+    }
+
     /// The part of the log that a retention rule allows to prune, holds apart.
     pub fn prunable(&self, retention: &Retention) -> Prunable {
         self.shared.view().prunable(retention)

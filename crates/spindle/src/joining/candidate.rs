@@ -55,6 +55,8 @@ pub(crate) struct Joined {
     /// its address is gone.
     pub(crate) first: First,
     pub(crate) logs: Option<Logs>,
+    /// Whether the handler has taken over the state of a member.
+    pub(crate) is_restored: bool,
     pub(crate) control_plane: ControlPlane,
     pub(crate) terms: Terms,
 }
@@ -491,7 +493,8 @@ impl<'a> Candidate<'a> {
                 return Err(self.note_left_out(error));
             }
         }
-        Ok(Joined { first, logs, control_plane, terms: self.config.terms() })
+        let is_restored = self.has_restored;
+        Ok(Joined { first, logs, is_restored, control_plane, terms: self.config.terms() })
     }
 
     /// Stores the group that has continued without this process, if that is the error.

@@ -3,7 +3,7 @@ use super::{CatchUpStatus, LogCatchUp, RecordSource, SubgroupLog};
 use crate::control_plane::ControlPlane;
 use crate::error::Ended;
 use crate::transfer::TransferWay;
-use spindle_core::control::{CatchUpAim, NoRecords, RecordBound, WantedRecords};
+use spindle_core::control::{CatchUpAim, CatchUpEnd, NoRecords, RecordBound, WantedRecords};
 use spindle_core::{Engine, MemberId, Records, Rows, SubgroupId, ViewId};
 use spindle_log::Version;
 use std::time::Duration;
@@ -95,6 +95,7 @@ impl SubgroupLog {
         let step = running.step(control_plane.incarnation(), control_plane);
         let end = step.map_err(|error| Ended::Log { subgroup: name.to_string(), reason: error.to_string() })?;
         let Some(end) = end.filter(|_| !*lacks_rest) else { return Ok(false) };
+        self.has_all = matches!(end, CatchUpEnd::Complete { gap: None });
         if let Some(appender) = catch_up.take().and_then(|running| running.finish(end)) {
             self.appender = appender;
         }

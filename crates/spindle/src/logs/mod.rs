@@ -6,11 +6,14 @@
 use crate::config::{LogSettings, Terms};
 use crate::control_plane::{ControlPlane, RestartDriver};
 use crate::error::{Ended, JoinError};
+use crate::handler::LoggedExtent;
+use crate::node::Replay;
 use crate::shared::{Notices, lock};
 use spindle_core::control::{Incarnation, RestartLog, RestartRecord};
 use spindle_core::{MemberId, Position, Record, Records, Rows, SubgroupSpec, View, ViewId};
 use spindle_log::{
-    Appender, DataDirectory, Error, FileDisk, Identity, LoggedMessage, PayloadKind, Retention, Store, Version, Writer,
+    Appender, DataDirectory, Error, FileDisk, Identity, LoggedMessage, PayloadKind, Reader, Retention, Store, Version,
+    Writer,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -93,6 +96,7 @@ impl Logs {
         let Some(first) = names.first() else { return Ok(None) };
         let Some(data_dir) = &terms.data_dir else { return Err(JoinError::NoDataDir { subgroup: (*first).clone() }) };
         let mut old_logs: BTreeMap<String, (u32, bool)> = BTreeMap::new();
+        let replays = old.is_some();
         let (mut store, record) = match old {
             Some(old) if old.incarnation() != incarnation => {
                 let (path, theirs) = (old.path().clone(), Incarnation(old.incarnation()));
@@ -150,7 +154,7 @@ impl Logs {
         let told = Arc::clone(&notices);
         let writer = Writer::start(store, move |_| told.ring())?;
         let logs = numbers.into_iter().map(|(name, number, lacks)| {
-            let log = SubgroupLog::new(writer.appender(number)?, lacks);
+            let log = SubgroupLog::new(writer.appender(number)?, lacks, replays);
             Ok((name, log))
         });
         let vacant = logs.collect::<Result<_, Error>>()?;
@@ -188,6 +192,19 @@ impl Logs {
             Ok(view) => Ok(*view == self.record.view.id),
             Err(error) => Err(Ended::Log { subgroup: "the view".to_string(), reason: error.to_string() }),
         }
+    }
+
+    /// Notes that the log of a subgroup has got all records after `last` from a complete log.
+    pub(crate) fn caught_up(&mut self, name: &str, last: Option<Position>) {
+        self.record.caught_up(name, last);
+        self.unordered = true;
+        self.order();
+    }
+
+    /// Whether the log of a subgroup lacks no message that was sent while this member, or another one
+    /// whose log it has got, was in the subgroup.
+    pub(crate) fn is_complete(&self, name: &str) -> bool {
+        self.record.origins.iter().all(|origin| origin.name != name)
     }
 
     /// Lets the thread prune the logs, at intervals.
@@ -244,6 +261,12 @@ pub(crate) struct SubgroupLog {
     failure: Option<Error>,
     /// Whether it lacks records of older epochs.
     lack: Lack,
+    /// The last record that an earlier process has written, and whether all later ones of older epochs
+    /// have come from others.
+    last_before: Option<Position>,
+    has_all: bool,
+    /// Whether its messages have to be given to the handler, and how far that is.
+    pub(crate) replay: Option<Replay>,
 }
 
 impl fmt::Debug for SubgroupLog {
@@ -273,9 +296,13 @@ pub struct LogStatus {
 }
 
 impl SubgroupLog {
-    /// Returns the log that continues with `appender`. It may lack records of older epochs.
-    fn new(appender: Appender, lacks: bool) -> SubgroupLog {
+    /// Returns the log that continues with `appender`. It may lack records of older epochs. `replays`
+    /// says that the member was started again.
+    fn new(appender: Appender, lacks: bool, replays: bool) -> SubgroupLog {
         SubgroupLog {
+            last_before: appender.last().map(|(last, _)| position(last)),
+            has_all: false,
+            replay: replays.then_some(Replay::Due),
             appender,
             frontier: Arc::default(),
             on_disk: None,
@@ -284,6 +311,22 @@ impl SubgroupLog {
             failure: None,
             lack: if lacks { Lack::Unknown } else { Lack::Nothing },
         }
+    }
+
+    /// Returns what the log contains.
+    pub(crate) fn extent(&self, name: &str, is_complete: bool) -> LoggedExtent {
+        let readers = self.appender.readers();
+        let first = readers.oldest().map(position);
+        LoggedExtent { subgroup: name.to_string(), first, is_complete: is_complete && readers.floor().is_none() }
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        self.appender.readers().reader()
+    }
+
+    /// Returns the last record before those that have come from others, once all of them have.
+    pub(crate) fn caught_up_from(&self) -> Option<Option<Position>> {
+        self.has_all.then_some(self.last_before)
     }
 
     /// Begins an epoch of the subgroup with a view: `spec`, if this member is in it. Returns whether

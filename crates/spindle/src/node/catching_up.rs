@@ -44,7 +44,7 @@ impl Node {
     pub(super) fn catch_up(&mut self) -> Result<bool, Ended> {
         let mut catches_up = false;
         let mut failed = Ok(());
-        let Node { handles, member, fabric, older, control_plane, .. } = self;
+        let Node { handles, logs, member, fabric, older, control_plane, .. } = self;
         let homes = Homes { newest: fabric, older };
         for of_subgroup in handles.iter_mut() {
             let Some(log) = of_subgroup.log.as_mut().filter(|log| log.is_catching_up()) else { continue };
@@ -56,6 +56,9 @@ impl Node {
             match log.catch_up(&of_subgroup.name, ids.collect(), control_plane) {
                 Ok(false) => {}
                 Ok(true) => {
+                    if let (Some(logs), Some(last)) = (&mut *logs, log.caught_up_from()) {
+                        logs.caught_up(&of_subgroup.name, last);
+                    }
                     let home = of_subgroup.home();
                     let (engine, _) = homes.of(of_subgroup, member);
                     home.iter().for_each(|(_, id)| engine.set_catching_up(*id, false));

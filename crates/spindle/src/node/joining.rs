@@ -82,14 +82,16 @@ impl Config {
         };
         let members: Vec<_> = view.members.iter().map(installing).collect::<Result<_, _>>()?;
         let begun = members.into_iter();
-        begun.map(|(control_plane, first, logs)| Node::new(control_plane, first, logs, terms.clone())).collect()
+        begun
+            .map(|(control_plane, first, logs)| Node::new(control_plane, first, (logs, false), terms.clone()))
+            .collect()
     }
 }
 
 impl Node {
     /// Returns the node of a process that has joined.
     fn of(joined: Joined) -> Result<Node, JoinError> {
-        let Joined { first, logs, control_plane, terms } = joined;
-        Node::new(control_plane, first, logs, terms)
+        let Joined { first, logs, is_restored, control_plane, terms } = joined;
+        Node::new(control_plane, first, (logs, is_restored), terms)
     }
 }

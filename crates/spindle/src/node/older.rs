@@ -70,7 +70,7 @@ impl Node {
         let older = self.older.iter_mut().map(|older| (older.view.id, &mut older.fabric));
         for (view, fabric) in older.chain(ended) {
             let (watch, handles) = (&self.shared.handler, &mut self.handles);
-            let mut upcalls = Upcaller { handler, watch, handles, by_id: &self.by_id };
+            let mut upcalls = Upcaller { handler, watch, handles, by_id: &self.by_id, replays: self.replays };
             let progress = self.member.poll_older(view, now, fabric, &mut upcalls);
             if let Some(engine) = self.member.engine_of_mut(view).filter(|engine| engine.has_filled_upcalls()) {
                 engine.upcalls_took(self.clock.since_tick());

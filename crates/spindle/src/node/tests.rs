@@ -28,7 +28,7 @@ fn when_the_last_observer_has_gone_what_was_kept_for_it_is_free() {
     let engine = Engine::new(view(1, &[1]), Rank(0), terms.ablation).unwrap();
     let mut first = First::new(engine, &[], &mut control_plane, Arena::new(event_count), None, None).unwrap();
     assert!(first.look(&mut control_plane));
-    let mut node = Node::new(control_plane, first, None, terms).unwrap();
+    let mut node = Node::new(control_plane, first, (None, false), terms).unwrap();
     let mut publisher = node.publisher("all").unwrap();
     let place = *node.member.engine().layout().row(Rank(0)).subgroups().next().unwrap();
     let start = Instant::now();
