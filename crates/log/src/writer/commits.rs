@@ -1,0 +1,155 @@
+//! The loop of the thread.
+use super::flow::Flow;
+use super::{COMMANDS_PER_COMMIT, Command, FULL_RETRY, Outcome, SpareRequest};
+use crate::chunk::Chunk;
+use crate::error::Error;
+use crate::queue::Queue;
+use crate::store::Store;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+
+/// The owner of a store.
+pub(super) struct Thread {
+    store: Store,
+    queue: Queue,
+    flows: BTreeMap<u32, (Arc<Flow>, SyncSender<Chunk>)>,
+    spares: SyncSender<SpareRequest>,
+    /// The subgroups for which a spare segment is being made.
+    asked: Vec<u32>,
+    report: Box<dyn FnMut(Outcome) + Send>,
+}
+
+impl Thread {
+    pub(super) fn new(store: Store, spares: SyncSender<SpareRequest>, report: Box<dyn FnMut(Outcome) + Send>) -> Self {
+        let queue = Queue::new(store.config().batch_bytes);
+        Self { store, queue, flows: BTreeMap::new(), spares, asked: Vec::new(), report }
+    }
+
+    pub(super) fn run(mut self, commands: &Receiver<Command>) -> Store {
+        let idle = self.store.config().idle_after;
+        let (mut is_stopping, mut is_recorded) = (false, true);
+        loop {
+            self.ask_for_spares();
+            let first = if is_stopping {
+                commands.try_recv().map_err(|_| RecvTimeoutError::Timeout)
+            } else if !self.queue.is_empty() {
+                commands.recv_timeout(FULL_RETRY)
+            } else if is_recorded {
+                commands.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                commands.recv_timeout(idle)
+            };
+            match first {
+                Ok(command) => is_stopping |= self.take(command),
+                Err(RecvTimeoutError::Disconnected) => is_stopping = true,
+                Err(RecvTimeoutError::Timeout) if self.queue.is_empty() => {
+                    // A failure is in the poison, which the next append reports.
+                    let _ = self.store.record_frontiers();
+                    is_recorded = true;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let mut was_full = false;
+            is_stopping |= self.take_waiting(commands);
+            // Commands that came meanwhile are taken between commits.
+            while !self.queue.is_empty() && !was_full {
+                is_recorded = false;
+                was_full = self.commit();
+                is_stopping |= self.take_waiting(commands);
+                self.ask_for_spares();
+            }
+            if is_stopping {
+                let _ = self.store.record_frontiers();
+                return self.store;
+            }
+        }
+    }
+
+    /// Takes the commands that wait. Returns whether the thread is to stop.
+    fn take_waiting(&mut self, commands: &Receiver<Command>) -> bool {
+        let waiting = commands.try_iter().take(COMMANDS_PER_COMMIT);
+        waiting.fold(false, |is_stopping, command| self.take(command) | is_stopping)
+    }
+
+    /// Returns whether the thread is to stop.
+    fn take(&mut self, command: Command) -> bool {
+        match command {
+            Command::Open(subgroup, flow, returned) => drop(self.flows.insert(subgroup, (flow, returned))),
+            Command::Append(subgroup, chunk) => {
+                // Behind a batch that failed nothing is written, or the log would have a gap.
+                let is_open = self.flows.get(&subgroup).is_some_and(|(flow, _)| flow.failure.get().is_none());
+                if is_open {
+                    drop(self.queue.push(subgroup, chunk));
+                }
+            }
+            Command::Do(function) => function(&mut self.store),
+            Command::Spare(subgroup, path, made) => {
+                self.asked.retain(|asked| *asked != subgroup);
+                if made.is_ok()
+                    && let Ok(log) = self.store.log(subgroup)
+                {
+                    // Without the spare, the next commit makes one itself.
+                    let _ = log.add_spare(&path);
+                } else if made.is_err() {
+                    // The disk is full or failing. The commit that needs the space reports it.
+                    self.asked.push(subgroup);
+                }
+            }
+            Command::Stop => return true,
+        }
+        false
+    }
+
+    fn ask_for_spares(&mut self) {
+        for subgroup in self.store.subgroups_open() {
+            if !self.asked.contains(&subgroup)
+                && let Ok(log) = self.store.log(subgroup)
+                && let Some(path) = log.wanted_spare()
+                && self.spares.try_send((subgroup, path)).is_ok()
+            {
+                self.asked.push(subgroup);
+            }
+        }
+    }
+
+    /// Commits one round. Returns whether a batch found no space.
+    fn commit(&mut self) -> bool {
+        let mut batches = self.queue.next_round();
+        let results = self.store.commit(&mut batches);
+        let mut was_full = false;
+        for (batch, result) in batches.into_iter().zip(results) {
+            let subgroup = batch.subgroup;
+            let flow = self.flows.get(&subgroup);
+            match &result {
+                Ok(durable) => {
+                    if let Some((flow, returned)) = flow {
+                        flow.complete(*durable, batch, returned);
+                    }
+                }
+                Err(error) if error.is_transient() => {
+                    was_full = true;
+                    if let Some((flow, _)) = flow {
+                        flow.set_full(Some(error.clone()));
+                    }
+                    self.queue.put_back(batch);
+                }
+                Err(error) => {
+                    if let Some((flow, _)) = flow {
+                        let _ = flow.failure.set(error.clone());
+                    }
+                    self.queue.remove(subgroup);
+                }
+            }
+            (self.report)(Outcome { subgroup, result });
+        }
+        if let Some(cause) = self.store.poison() {
+            // Nothing more will be written: every producer learns it now.
+            for (flow, _) in self.flows.values() {
+                let _ = flow.failure.set(Error::Poisoned { cause: cause.to_owned() });
+            }
+            self.queue.clear();
+        }
+        was_full
+    }
+}

@@ -1,0 +1,164 @@
+//! A thread that commits for all subgroups of a process.
+//!
+//! A producer fills a chunk that it alone owns, and hands it over through a bounded channel: no
+//! lock, no wait for the disk, and no allocation once chunks circulate. The thread collects what has
+//! been handed over while the last sync ran, commits it as one group, and reports the outcome.
+use crate::chunk::Chunk;
+use crate::error::{Error, Result};
+use crate::log::make_file;
+use crate::store::Store;
+use crate::version::Version;
+use commits::Thread;
+use flow::Flow;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+mod appender;
+mod commits;
+mod flow;
+
+pub use appender::Appender;
+
+/// The commands that wait for the thread.
+const COMMANDS_MAX: usize = 1024;
+/// The commands that are taken before a commit.
+const COMMANDS_PER_COMMIT: usize = 4 * COMMANDS_MAX;
+/// The empty chunks that wait for their producer.
+const RETURNED_MAX: usize = 64;
+/// The time after which a batch that found no space is tried again.
+const FULL_RETRY: Duration = Duration::from_millis(20);
+
+/// The outcome of the records of one subgroup in a commit.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The subgroup.
+    pub subgroup: u32,
+    /// The durable frontier, or why nothing more becomes durable. A batch without space
+    /// ([`Error::Full`]) is not lost: it waits in the queue and is tried again.
+    pub result: Result<Option<Version>>,
+}
+
+/// The subgroup that wants a spare segment, and the path for it.
+type SpareRequest = (u32, String);
+
+enum Command {
+    Open(u32, Arc<Flow>, SyncSender<Chunk>),
+    Append(u32, Chunk),
+    Do(Box<dyn FnOnce(&mut Store) + Send>),
+    Spare(u32, String, Result<()>),
+    Stop,
+}
+
+/// The thread that owns a store.
+pub struct Writer {
+    commands: SyncSender<Command>,
+    thread: Option<JoinHandle<Store>>,
+}
+
+impl Writer {
+    /// Starts the thread. `report` is called on it once a commit for each subgroup in the commit; it
+    /// must not block.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the thread cannot be started.
+    pub fn start(store: Store, report: impl FnMut(Outcome) + Send + 'static) -> Result<Self> {
+        let (commands, received) = sync_channel(COMMANDS_MAX);
+        let (spares, spares_thread) = start_spares(&store, commands.clone())?;
+        let state = Thread::new(store, spares, Box::new(report));
+        let thread = spawn("spindle-log", move || {
+            let store = state.run(&received);
+            // The thread must not write to a file of the store once the store belongs to another.
+            drop(received);
+            let _ = spares_thread.join();
+            store
+        })?;
+        Ok(Self { commands, thread: Some(thread) })
+    }
+
+    /// An appender for a subgroup whose log is open. There must be one at a time.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::Stopped`].
+    pub fn appender(&self, subgroup: u32) -> Result<Appender> {
+        let (last, readers, chunk_bytes, queue_max) = self.call(move |store| {
+            let config = store.config().clone();
+            let log = store.log(subgroup)?;
+            let last = log.last().map(|version| (version, log.last_clock()));
+            Ok::<_, Error>((last, log.readers(), config.chunk_bytes, config.queue_bytes))
+        })??;
+        let flow = Arc::new(Flow::new(readers.durable()));
+        let (returned, empty) = sync_channel(RETURNED_MAX);
+        self.send(Command::Open(subgroup, flow.clone(), returned))?;
+        let commands = self.commands.clone();
+        let filling = Chunk::with_capacity(chunk_bytes);
+        Ok(Appender { subgroup, last, filling, chunk_bytes, queue_max, commands, empty, flow, readers })
+    }
+
+    /// Runs a function on the thread, before what is queued is committed, and waits for its result:
+    /// to open, prune or cut logs, and for the journal.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub fn call<R: Send + 'static>(&self, function: impl FnOnce(&mut Store) -> R + Send + 'static) -> Result<R> {
+        let (reply, result) = sync_channel(1);
+        self.send(Command::Do(Box::new(move |store| {
+            // The caller may have gone, and then the result is not wanted.
+            let _ = reply.send(function(store));
+        })))?;
+        result.recv().map_err(|_| Error::Stopped)
+    }
+
+    /// As [`call`](Self::call), for a caller that must not wait. Returns whether the function will
+    /// run: it will not if too many commands wait.
+    pub fn post(&self, function: impl FnOnce(&mut Store) + Send + 'static) -> bool {
+        self.commands.try_send(Command::Do(Box::new(function))).is_ok()
+    }
+
+    fn send(&self, command: Command) -> Result<()> {
+        self.commands.send(command).map_err(|_| Error::Stopped)
+    }
+
+    /// Commits what is queued, records the frontiers, and returns the store.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if the thread has ended by a panic.
+    pub fn stop(mut self) -> Result<Store> {
+        let _ = self.commands.send(Command::Stop);
+        self.thread.take().and_then(|thread| thread.join().ok()).ok_or(Error::Stopped)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = self.commands.send(Command::Stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spawn<R: Send + 'static>(name: &str, run: impl FnOnce() -> R + Send + 'static) -> Result<JoinHandle<R>> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|cause| Error::Io {
+        operation: "start a thread for",
+        path: name.to_owned(),
+        cause: Arc::new(cause),
+    })
+}
+
+/// Starts the thread that fills spare segments with zeros, so that no commit waits for that.
+fn start_spares(store: &Store, commands: SyncSender<Command>) -> Result<(SyncSender<SpareRequest>, JoinHandle<()>)> {
+    let (ask, asked) = sync_channel::<SpareRequest>(crate::limits::SUBGROUPS_MAX);
+    let disk = store.disk().clone();
+    let (bytes, reserve) = (store.config().segment_bytes, store.config().reserve_bytes);
+    let thread = spawn("spindle-spares", move || {
+        for (subgroup, path) in asked {
+            let made = make_file(&*disk, &path, bytes, reserve).map(drop);
+            if commands.send(Command::Spare(subgroup, path, made)).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok((ask, thread))
+}
