@@ -272,6 +272,11 @@ impl Store {
         self.poison.get().map(String::as_str)
     }
 
+    /// Lets nothing more be written, unless something has failed before.
+    pub(crate) fn set_poison(&self, cause: String) {
+        let _ = self.poison.set(cause);
+    }
+
     /// Writes the batches of several subgroups, then syncs each touched file once. Returns the
     /// durable frontier or the error of each batch, in order.
     ///

@@ -2,12 +2,14 @@
 use super::flow::Flow;
 use super::{COMMANDS_PER_COMMIT, Command, FULL_RETRY, Outcome, SpareRequest};
 use crate::chunk::Chunk;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::queue::Queue;
 use crate::store::Store;
 use std::collections::BTreeMap;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
 
 /// The owner of a store.
 pub(super) struct Thread {
@@ -26,25 +28,44 @@ impl Thread {
         Self { store, queue, flows: BTreeMap::new(), spares, asked: Vec::new(), report }
     }
 
-    pub(super) fn run(mut self, commands: &Receiver<Command>) -> Store {
-        let idle = self.store.config().idle_after;
+    /// Serves until it is to stop.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if something has panicked. Then every producer has that as its failure.
+    pub(super) fn run(&mut self, commands: &Receiver<Command>) -> Result<()> {
+        let served = panic::catch_unwind(AssertUnwindSafe(|| self.serve(commands)));
+        served.map_err(|panic| {
+            let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+            self.store.set_poison(format!("the thread of the log has panicked: {}", text.unwrap_or("no text")));
+            // The panic may be one of the report.
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| self.spread_poison()));
+            Error::Stopped
+        })
+    }
+
+    /// The store, once nothing is written to it any more.
+    pub(super) fn into_store(self) -> Store {
+        self.store
+    }
+
+    fn serve(&mut self, commands: &Receiver<Command>) {
         let (mut is_stopping, mut is_recorded) = (false, true);
         loop {
             self.ask_for_spares();
+            self.spread_poison();
             let first = if is_stopping {
                 commands.try_recv().map_err(|_| RecvTimeoutError::Timeout)
-            } else if !self.queue.is_empty() {
-                commands.recv_timeout(FULL_RETRY)
-            } else if is_recorded {
-                commands.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
-                commands.recv_timeout(idle)
+                match self.patience(is_recorded) {
+                    Some(patience) => commands.recv_timeout(patience),
+                    None => commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                }
             };
             match first {
                 Ok(command) => is_stopping |= self.take(command),
                 Err(RecvTimeoutError::Disconnected) => is_stopping = true,
                 Err(RecvTimeoutError::Timeout) if self.queue.is_empty() => {
-                    // A failure is in the poison, which the next append reports.
+                    // A failure is in the poison.
                     let _ = self.store.record_frontiers();
                     is_recorded = true;
                 }
@@ -61,9 +82,15 @@ impl Thread {
             }
             if is_stopping {
                 let _ = self.store.record_frontiers();
-                return self.store;
+                return;
             }
         }
+    }
+
+    /// How long the thread may wait for a command. `None` if nothing else will be due.
+    fn patience(&self, is_recorded: bool) -> Option<Duration> {
+        let config = self.store.config();
+        if !self.queue.is_empty() { Some(FULL_RETRY) } else { (!is_recorded).then_some(config.idle_after) }
     }
 
     /// Takes the commands that wait. Returns whether the thread is to stop.
@@ -143,13 +170,19 @@ impl Thread {
             }
             (self.report)(Outcome { subgroup, result });
         }
-        if let Some(cause) = self.store.poison() {
-            // Nothing more will be written: every producer learns it now.
-            for (flow, _) in self.flows.values() {
-                let _ = flow.failure.set(Error::Poisoned { cause: cause.to_owned() });
-            }
-            self.queue.clear();
-        }
+        self.spread_poison();
         was_full
+    }
+
+    /// Reports to every producer that nothing more will be written, if that is so.
+    fn spread_poison(&mut self) {
+        let Some(cause) = self.store.poison() else { return };
+        let failure = Error::Poisoned { cause: cause.to_owned() };
+        for (subgroup, (flow, _)) in &self.flows {
+            if flow.failure.set(failure.clone()).is_ok() {
+                (self.report)(Outcome { subgroup: *subgroup, result: Err(failure.clone()) });
+            }
+        }
+        self.queue.clear();
     }
 }

@@ -54,7 +54,7 @@ enum Command {
 /// The thread that owns a store.
 pub struct Writer {
     commands: SyncSender<Command>,
-    thread: Option<JoinHandle<Store>>,
+    thread: Option<JoinHandle<Result<Store>>>,
 }
 
 impl Writer {
@@ -66,13 +66,14 @@ impl Writer {
     pub fn start(store: Store, report: impl FnMut(Outcome) + Send + 'static) -> Result<Self> {
         let (commands, received) = sync_channel(COMMANDS_MAX);
         let (spares, spares_thread) = start_spares(&store, commands.clone())?;
-        let state = Thread::new(store, spares, Box::new(report));
+        let mut state = Thread::new(store, spares, Box::new(report));
         let thread = spawn("spindle-log", move || {
-            let store = state.run(&received);
-            // The thread must not write to a file of the store once the store belongs to another.
+            let result = state.run(&received);
+            // The other thread must not write to a file of the store once the store belongs to another.
             drop(received);
+            let store = state.into_store();
             let _ = spares_thread.join();
-            store
+            result.map(|()| store)
         })?;
         Ok(Self { commands, thread: Some(thread) })
     }
@@ -125,17 +126,19 @@ impl Writer {
     /// # Errors
     /// [`Error::Stopped`] if the thread has ended by a panic.
     pub fn stop(mut self) -> Result<Store> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<Store> {
+        let Some(thread) = self.thread.take() else { return Err(Error::Stopped) };
         let _ = self.commands.send(Command::Stop);
-        self.thread.take().and_then(|thread| thread.join().ok()).ok_or(Error::Stopped)
+        thread.join().unwrap_or(Err(Error::Stopped))
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            let _ = self.commands.send(Command::Stop);
-            let _ = thread.join();
-        }
+        let _ = self.end();
     }
 }
 

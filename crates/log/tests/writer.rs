@@ -1,0 +1,63 @@
+//! The writer's thread: panics, failures beside commits, a hung disk, memory, and upkeep.
+mod model;
+use model::{SUBGROUP, identity};
+use spindle_log::disk::{Faults, SimDisk};
+use spindle_log::{Appender, Config, Error, Outcome, Record, Store, Version, Writer};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn store(disk: &SimDisk, config: Config) -> Store {
+    let mut store = Store::open(Arc::new(disk.clone()), &identity(), config).expect("no faults");
+    store.open_log(SUBGROUP, &mut |_| ()).expect("no faults");
+    store
+}
+
+/// A writer with an appender, and the outcomes that it reports.
+fn start(disk: &SimDisk, config: Config) -> (Writer, Appender, Receiver<Outcome>) {
+    let (report, outcomes) = channel();
+    let report = Mutex::new(report);
+    let writer = Writer::start(store(disk, config), move |outcome| {
+        // The test may have seen enough.
+        let _ = report.lock().expect("no panic").send(outcome);
+    });
+    let writer = writer.expect("a thread");
+    let appender = writer.appender(SUBGROUP).expect("open");
+    (writer, appender, outcomes)
+}
+
+fn append(appender: &mut Appender, sequence: u64) {
+    appender.try_append(Record { version: Version::new(1, sequence), clock: 0, payload: &[7; 16] }).expect("room");
+    appender.flush().expect("the writer runs");
+}
+
+#[test]
+fn a_panic_of_the_thread_is_reported_to_each_producer() {
+    let disk = SimDisk::new(1, 1 << 30);
+    let (writer, mut appender, outcomes) = start(&disk, model::config());
+    append(&mut appender, 0);
+    assert!(outcomes.recv_timeout(LONG).expect("a commit").result.is_ok());
+    assert!(writer.post(|_| panic!("as the test wants")));
+    let Ok(Outcome { result: Err(error), .. }) = outcomes.recv_timeout(LONG) else { panic!("nothing is reported") };
+    assert!(error.to_string().contains("panicked: as the test wants"), "{error}");
+    assert!(matches!(appender.failure(), Some(Error::Poisoned { .. })));
+    assert!(matches!(writer.stop(), Err(Error::Stopped)));
+    // The directory is free again.
+    store(&disk, model::config());
+}
+
+#[test]
+fn a_failure_without_a_commit_is_reported() {
+    let disk = SimDisk::new(1, 1 << 30);
+    let (writer, mut appender, outcomes) = start(&disk, model::config());
+    append(&mut appender, 0);
+    assert!(outcomes.recv_timeout(LONG).expect("a commit").result.is_ok());
+    disk.set_faults(Faults { sync_errors: 1, ..Faults::default() });
+    // Either the frontier of the idle log can't be recorded, or this value.
+    writer.post(|store| drop(store.journal().put(1, b"ballot")));
+    let outcome = outcomes.recv_timeout(LONG).expect("a report");
+    assert!(matches!(outcome, Outcome { subgroup: SUBGROUP, result: Err(Error::Poisoned { .. }) }), "{outcome:?}");
+    assert!(appender.failure().is_some());
+}
