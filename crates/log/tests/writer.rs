@@ -3,7 +3,7 @@ mod model;
 use model::{SUBGROUP, identity};
 use spindle_log::disk::{Faults, SimDisk};
 use spindle_log::{Appender, Config, Error, Outcome, Record, Store, Version, Writer};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,6 +33,15 @@ fn append(appender: &mut Appender, sequence: u64) {
     appender.flush().expect("the writer runs");
 }
 
+/// Lets the thread wait until something is sent, or the sender is dropped.
+fn stall(writer: &Writer) -> Sender<()> {
+    let (resume, resumed) = channel::<()>();
+    assert!(writer.post(move |_| {
+        let _ = resumed.recv();
+    }));
+    resume
+}
+
 #[test]
 fn a_panic_of_the_thread_is_reported_to_each_producer() {
     let disk = SimDisk::new(1, 1 << 30);
@@ -60,4 +69,28 @@ fn a_failure_without_a_commit_is_reported() {
     let outcome = outcomes.recv_timeout(LONG).expect("a report");
     assert!(matches!(outcome, Outcome { subgroup: SUBGROUP, result: Err(Error::Poisoned { .. }) }), "{outcome:?}");
     assert!(appender.failure().is_some());
+}
+
+#[test]
+fn a_disk_that_hangs_keeps_its_lock_and_not_the_caller() {
+    let disk = SimDisk::new(1, 1 << 30);
+    let config = Config { stop_wait: Duration::from_millis(20), ..model::config() };
+    let (writer, mut appender, outcomes) = start(&disk, config.clone());
+    let resume = stall(&writer);
+    // More commands than the queue has room for.
+    while writer.post(|_| ()) {}
+    append(&mut appender, 0);
+    assert!(matches!(writer.stop(), Err(Error::Hung { .. })));
+    let again = Store::open(Arc::new(disk.clone()), &identity(), config.clone());
+    assert!(matches!(again.err(), Some(Error::Locked { .. })));
+    drop(resume);
+    // The thread drops the report when it has ended, and the lock before.
+    while outcomes.recv_timeout(LONG).is_ok() {}
+    let opened = loop {
+        match Store::open(Arc::new(disk.clone()), &identity(), config.clone()) {
+            Err(Error::Locked { .. }) => std::thread::yield_now(),
+            opened => break opened,
+        }
+    };
+    opened.expect("the thread has ended");
 }

@@ -8,6 +8,7 @@ use crate::store::Store;
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
@@ -32,8 +33,8 @@ impl Thread {
     ///
     /// # Errors
     /// [`Error::Stopped`] if something has panicked. Then every producer has that as its failure.
-    pub(super) fn run(&mut self, commands: &Receiver<Command>) -> Result<()> {
-        let served = panic::catch_unwind(AssertUnwindSafe(|| self.serve(commands)));
+    pub(super) fn run(&mut self, commands: &Receiver<Command>, stop: &AtomicBool) -> Result<()> {
+        let served = panic::catch_unwind(AssertUnwindSafe(|| self.serve(commands, stop)));
         served.map_err(|panic| {
             let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
             self.store.set_poison(format!("the thread of the log has panicked: {}", text.unwrap_or("no text")));
@@ -48,7 +49,7 @@ impl Thread {
         self.store
     }
 
-    fn serve(&mut self, commands: &Receiver<Command>) {
+    fn serve(&mut self, commands: &Receiver<Command>, stop: &AtomicBool) {
         let (mut is_stopping, mut is_recorded) = (false, true);
         loop {
             self.ask_for_spares();
@@ -72,7 +73,7 @@ impl Thread {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let mut was_full = false;
-            is_stopping |= self.take_waiting(commands);
+            is_stopping |= self.take_waiting(commands) | stop.load(Ordering::Acquire);
             // Commands that came meanwhile are taken between commits.
             while !self.queue.is_empty() && !was_full {
                 is_recorded = false;

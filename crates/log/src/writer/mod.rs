@@ -11,7 +11,8 @@ use crate::version::Version;
 use commits::Thread;
 use flow::Flow;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -52,9 +53,18 @@ enum Command {
 }
 
 /// The thread that owns a store.
+///
+/// A writer that is dropped commits what is queued. It waits for that up to
+/// [`Config::stop_wait`](crate::Config::stop_wait). After that the thread continues on its own, and
+/// the directory stays locked until the thread ends.
 pub struct Writer {
     commands: SyncSender<Command>,
+    /// Whether the thread is to stop, also if there is no room for that command.
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Store>>>,
+    /// Closed when the thread ends.
+    ended: Receiver<()>,
+    stop_wait: Duration,
 }
 
 impl Writer {
@@ -66,16 +76,21 @@ impl Writer {
     pub fn start(store: Store, report: impl FnMut(Outcome) + Send + 'static) -> Result<Self> {
         let (commands, received) = sync_channel(COMMANDS_MAX);
         let (spares, spares_thread) = start_spares(&store, commands.clone())?;
+        let stop_wait = store.config().stop_wait;
         let mut state = Thread::new(store, spares, Box::new(report));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (ending, ended) = sync_channel(0);
+        let asked_to_stop = stop.clone();
         let thread = spawn("spindle-log", move || {
-            let result = state.run(&received);
+            let _ending: SyncSender<()> = ending;
+            let result = state.run(&received, &asked_to_stop);
             // The other thread must not write to a file of the store once the store belongs to another.
             drop(received);
             let store = state.into_store();
             let _ = spares_thread.join();
             result.map(|()| store)
         })?;
-        Ok(Self { commands, thread: Some(thread) })
+        Ok(Self { commands, stop, thread: Some(thread), ended, stop_wait })
     }
 
     /// An appender for a subgroup whose log is open. There must be one at a time.
@@ -124,15 +139,23 @@ impl Writer {
     /// Commits what is queued, records the frontiers, and returns the store.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if the thread has ended by a panic.
+    /// [`Error::Stopped`] if the thread has ended by a panic. [`Error::Hung`] if the disk has taken
+    /// longer than [`Config::stop_wait`](crate::Config::stop_wait): then the thread continues, and
+    /// holds the lock of the directory until it ends.
     pub fn stop(mut self) -> Result<Store> {
         self.end()
     }
 
     fn end(&mut self) -> Result<Store> {
         let Some(thread) = self.thread.take() else { return Err(Error::Stopped) };
-        let _ = self.commands.send(Command::Stop);
-        thread.join().unwrap_or(Err(Error::Stopped))
+        // Release: a thread that sees the flag finds the commands before it.
+        self.stop.store(true, Ordering::Release);
+        // If there is no room for the command, the thread has others to take, and looks at the flag.
+        let _ = self.commands.try_send(Command::Stop);
+        match self.ended.recv_timeout(self.stop_wait) {
+            Err(RecvTimeoutError::Timeout) => Err(Error::Hung { waited: self.stop_wait }),
+            _ => thread.join().unwrap_or(Err(Error::Stopped)),
+        }
     }
 }
 
