@@ -94,3 +94,23 @@ fn a_disk_that_hangs_keeps_its_lock_and_not_the_caller() {
     };
     opened.expect("the thread has ended");
 }
+
+#[test]
+fn small_chunks_behind_a_stalled_disk_take_no_more_memory_than_the_queue() {
+    let disk = SimDisk::new(1, 1 << 30);
+    let config = Config { chunk_bytes: 64 << 10, queue_bytes: 1 << 20, ..model::config() };
+    let (writer, mut appender, _outcomes) = start(&disk, config.clone());
+    let resume = stall(&writer);
+    for sequence in 0..1000 {
+        append(&mut appender, sequence);
+    }
+    let reserved = appender.reserved_bytes();
+    assert!(reserved <= config.queue_bytes + config.chunk_bytes as u64, "{reserved} bytes");
+    drop(resume);
+    while !appender.flush().expect("the writer runs") {
+        std::thread::yield_now();
+    }
+    drop(appender);
+    let mut store = writer.stop().expect("no panic");
+    assert_eq!(store.log(SUBGROUP).expect("open").durable(), Some(Version::new(1, 999)));
+}

@@ -86,8 +86,9 @@ impl Appender {
         self.flow.is_full.load(Ordering::Acquire)
     }
 
-    /// Hands over what was appended. Returns `false` if the writer has too much to do; then a later
-    /// call does.
+    /// Hands over what was appended. Returns `false` if the writer has too much to do, or if chunks
+    /// with the memory of a [queue](crate::Config::queue_bytes) wait for the disk, however little
+    /// they contain; then a later call does.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -95,9 +96,18 @@ impl Appender {
         if self.filling.is_empty() {
             return Ok(true);
         }
+        let (reserved, bytes) = (self.flow.reserved.load(Ordering::Acquire), self.filling.reserved_bytes());
+        if reserved > 0 && reserved + bytes > self.queue_max {
+            return Ok(false);
+        }
         let empty = self.empty.try_recv().unwrap_or_else(|_| Chunk::with_capacity(self.chunk_bytes));
         let full = std::mem::replace(&mut self.filling, empty);
-        match self.commands.try_send(Command::Append(self.subgroup, full)) {
+        self.flow.reserved.fetch_add(bytes, Ordering::Relaxed);
+        let sent = self.commands.try_send(Command::Append(self.subgroup, full));
+        if sent.is_err() {
+            self.flow.reserved.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        match sent {
             Ok(()) => Ok(true),
             Err(TrySendError::Full(Command::Append(_, full))) => {
                 self.filling = full;
@@ -105,6 +115,12 @@ impl Appender {
             }
             Err(_) => Err(Error::Stopped),
         }
+    }
+
+    /// The memory of the chunks that wait for the disk and of the one that is being filled, in
+    /// bytes.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.flow.reserved.load(Ordering::Acquire) + self.filling.reserved_bytes()
     }
 
     /// The bytes that were appended and are not durable.

@@ -145,6 +145,7 @@ impl Thread {
     fn commit(&mut self) -> bool {
         let mut batches = self.queue.next_round();
         let results = self.store.commit(&mut batches);
+        let chunk_bytes = self.store.config().chunk_bytes;
         let mut was_full = false;
         for (batch, result) in batches.into_iter().zip(results) {
             let subgroup = batch.subgroup;
@@ -152,7 +153,7 @@ impl Thread {
             match &result {
                 Ok(durable) => {
                     if let Some((flow, returned)) = flow {
-                        flow.complete(*durable, batch, returned);
+                        flow.complete(*durable, batch, returned, chunk_bytes);
                     }
                 }
                 Err(error) if error.is_transient() => {

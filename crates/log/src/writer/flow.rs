@@ -12,6 +12,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub(super) struct Flow {
     /// The bytes that were appended and are not durable.
     pub(super) queued: AtomicU64,
+    /// The memory of the chunks that were handed over and have not come back, in bytes.
+    pub(super) reserved: AtomicU64,
     /// The records that became durable.
     pub(super) records: AtomicU64,
     pub(super) is_full: AtomicBool,
@@ -25,15 +27,24 @@ impl Flow {
         Self { durable: Mutex::new(durable), ..Self::default() }
     }
 
-    pub(super) fn complete(&self, durable: Option<Version>, batch: Batch, returned: &SyncSender<Chunk>) {
+    pub(super) fn complete(
+        &self,
+        durable: Option<Version>,
+        batch: Batch,
+        returned: &SyncSender<Chunk>,
+        chunk_bytes: usize,
+    ) {
         *self.durable.lock().unwrap_or_else(PoisonError::into_inner) = durable;
         self.set_full(None);
         for mut chunk in batch.chunks {
             self.records.fetch_add(u64::from(chunk.records()), Ordering::Release);
             self.queued.fetch_sub(chunk.bytes(), Ordering::Release);
+            self.reserved.fetch_sub(chunk.reserved_bytes(), Ordering::Release);
             chunk.clear();
-            // If the producer has enough of them, the chunk is freed.
-            let _ = returned.try_send(chunk);
+            // If the producer has enough of them, or a record has made it large, the chunk is freed.
+            if chunk.reserved_bytes() <= 2 * chunk_bytes as u64 {
+                let _ = returned.try_send(chunk);
+            }
         }
     }
 
