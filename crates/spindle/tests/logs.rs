@@ -317,3 +317,33 @@ fn a_member_whose_log_fails_ends_and_the_others_continue() {
     let receipt = group.send(0, b"last");
     group.poll_until("durable", |_| receipt.durable().wait(Duration::ZERO).is_ok());
 }
+
+#[test]
+fn a_subgroup_that_comes_back_without_a_log_ends_the_waits_for_the_old_one() {
+    let scratch = Scratch::new("logs-dropped");
+    // With one copy too few, no message becomes durable.
+    let mut group = Group::new(&config(&scratch, 2, 3));
+    let receipt = group.send(0, b"logged");
+    group.poll_until("delivery", |_| receipt.outcome().is_some());
+    assert!(group.nodes[0].0.propose_change(Change::Drop("ledger".to_string())).unwrap());
+    group.poll_until("view 2", |group| group.nodes.iter().all(|(node, _)| node.view().id.0 == 2));
+    assert_eq!(receipt.durable().wait(Duration::ZERO), Err(NotDurable::Unknown));
+    let spec = SubgroupSpec { window: 16, message_bytes_max: 200, ..SubgroupSpec::of_everyone("ledger") };
+    assert!(group.nodes[0].0.propose_change(Change::Create(spec)).unwrap());
+    group.poll_until("view 3", |group| group.nodes.iter().all(|(node, _)| node.view().id.0 == 3));
+    assert_eq!(receipt.durable().wait(LONG), Err(NotDurable::Dropped));
+    let start = Instant::now();
+    let receipt = loop {
+        // The ring of the first subgroup has to be looked through before.
+        match group.publishers[0].send_tracked(b"in memory", Duration::ZERO) {
+            Ok(receipt) => break receipt,
+            Err(SendError::NoSender | SendError::Full { .. }) => assert!(start.elapsed() < LONG),
+            Err(error) => panic!("{error}"),
+        }
+        group.poll();
+    };
+    group.poll_until("delivery", |_| receipt.outcome().is_some());
+    assert_eq!(receipt.durable().wait(LONG), Err(NotDurable::InMemory));
+    let logs: Vec<_> = group.nodes[0].0.status().subgroups.into_iter().map(|subgroup| subgroup.log).collect();
+    assert_eq!(logs, [None, None]);
+}

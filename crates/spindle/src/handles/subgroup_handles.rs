@@ -100,7 +100,7 @@ impl SubgroupHandles {
         self.unavailable = id.is_some_and(|id| !view.subgroups[id.index()].is_available());
         self.slot.set_engine(fabric.doorbell());
         if let Some(log) = &mut self.log {
-            log.begin(id.map(|id| &view.subgroups[id.index()]));
+            log.begin(view.id, id.map(|id| &view.subgroups[id.index()]));
         }
         let claims = id.and_then(|id| engine.claims(id));
         match claims {

@@ -23,7 +23,7 @@ use tracing::{debug, warn};
 mod durable_frontier;
 mod old;
 
-pub(crate) use durable_frontier::{Copies, DurableFrontier, Found};
+pub(crate) use durable_frontier::{Copies, DurabilityState, DurableFrontier, Found};
 pub(crate) use old::OldLogs;
 
 /// The tracing target of logs.
@@ -197,6 +197,8 @@ fn sync(path: &Path) -> std::io::Result<()> {
 /// The log of one subgroup, at the polling thread.
 pub(crate) struct SubgroupLog {
     appender: Appender,
+    /// Whether the subgroup is logged: it may be the successor of a logged one.
+    is_active: bool,
     /// For applications that wait for messages to become durable.
     pub(crate) frontier: Arc<DurableFrontier>,
     /// The newest message that was known to be on disk at the last look.
@@ -235,6 +237,7 @@ impl SubgroupLog {
     fn new(appender: Appender) -> SubgroupLog {
         SubgroupLog {
             appender,
+            is_active: false,
             frontier: Arc::default(),
             on_disk: None,
             was_blocked: false,
@@ -243,12 +246,11 @@ impl SubgroupLog {
         }
     }
 
-    /// Begins an epoch of the subgroup: `spec`, if this member is in it.
-    pub(crate) fn begin(&mut self, spec: Option<&SubgroupSpec>) {
-        match spec {
-            Some(spec) => self.frontier.set_copies(Copies::of(spec)),
-            None => self.frontier.end(),
-        }
+    /// Begins the epoch of the subgroup that begins with the view `epoch`: `spec`, if this member is
+    /// in it.
+    pub(crate) fn begin(&mut self, epoch: ViewId, spec: Option<&SubgroupSpec>) {
+        self.is_active = spec.is_some_and(SubgroupSpec::is_logged);
+        self.frontier.begin(epoch, spec);
         // The engine of the epoch was made before the last look at what is on disk.
         self.on_disk = None;
     }
@@ -313,8 +315,9 @@ impl SubgroupLog {
         Ok(Some(on_disk.map(|version| Position { epoch: ViewId(version.epoch), sequence: version.sequence })))
     }
 
-    /// Returns the status; the frontiers are those of the engine.
-    pub(crate) fn status(&self, persisted: Option<u64>, durable: Option<u64>) -> LogStatus {
-        LogStatus { persisted, durable, queued_bytes: self.appender.queued_bytes(), is_full: self.appender.is_full() }
+    /// Returns the status, if the subgroup is logged; the frontiers are those of the engine.
+    pub(crate) fn status(&self, persisted: Option<u64>, durable: Option<u64>) -> Option<LogStatus> {
+        let (queued_bytes, is_full) = (self.appender.queued_bytes(), self.appender.is_full());
+        self.is_active.then_some(LogStatus { persisted, durable, queued_bytes, is_full })
     }
 }
