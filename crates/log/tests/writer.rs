@@ -114,3 +114,20 @@ fn small_chunks_behind_a_stalled_disk_take_no_more_memory_than_the_queue() {
     let mut store = writer.stop().expect("no panic");
     assert_eq!(store.log(SUBGROUP).expect("open").durable(), Some(Version::new(1, 999)));
 }
+
+#[test]
+fn a_log_has_segments_once_records_are_expected() {
+    let disk = SimDisk::new(1, 1 << 30);
+    let (writer, appender, _outcomes) = start(&disk, model::config());
+    let has_files = |disk: &SimDisk| disk.paths().iter().any(|path| path.contains("spare") || path.contains("segment"));
+    writer.call(|_| ()).expect("it runs");
+    drop(writer.stop().expect("no panic"));
+    assert!(!has_files(&disk), "{:?}", disk.paths());
+    drop(appender);
+    let (writer, appender, _outcomes) = start(&disk, model::config());
+    appender.expect_records();
+    while !has_files(&disk) {
+        std::thread::yield_now();
+    }
+    drop(writer);
+}

@@ -347,3 +347,20 @@ fn a_subgroup_that_comes_back_without_a_log_ends_the_waits_for_the_old_one() {
     let logs: Vec<_> = group.nodes[0].0.status().subgroups.into_iter().map(|subgroup| subgroup.log).collect();
     assert_eq!(logs, [None, None]);
 }
+
+#[test]
+fn a_member_makes_no_segments_for_a_subgroup_that_it_is_not_in() {
+    let scratch = Scratch::new("logs-elsewhere");
+    let mut config = config(&scratch, 3, 2);
+    config.subgroups[0].members = spindle::Who::First(2);
+    let nodes: Vec<Node> = config.local().unwrap();
+    drop(nodes);
+    let files = |member| {
+        let names = std::fs::read_dir(log_dir(&scratch, member).join("subgroup-00000000")).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(files(3), ["name", "state"]);
+    assert!(files(1).iter().any(|name| name.starts_with("spare-")), "{:?}", files(1));
+}

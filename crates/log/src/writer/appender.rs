@@ -117,6 +117,13 @@ impl Appender {
         }
     }
 
+    /// Lets the writer make the first segment before a record comes. Without it, the commit of the
+    /// first record makes the segment, and the records of other subgroups wait for that.
+    pub fn expect_records(&self) {
+        // If the thread has too much to do, the commit makes the segment.
+        let _ = self.commands.try_send(Command::Expect(self.subgroup));
+    }
+
     /// The memory of the chunks that wait for the disk and of the one that is being filled, in
     /// bytes.
     pub fn reserved_bytes(&self) -> u64 {

@@ -3,6 +3,7 @@ use super::flow::Flow;
 use super::{COMMANDS_PER_COMMIT, Command, FULL_RETRY, Outcome, SpareRequest};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
+use crate::log::Log;
 use crate::queue::Queue;
 use crate::store::Store;
 use std::collections::BTreeMap;
@@ -104,6 +105,10 @@ impl Thread {
     fn take(&mut self, command: Command) -> bool {
         match command {
             Command::Open(subgroup, flow, returned) => drop(self.flows.insert(subgroup, (flow, returned))),
+            Command::Expect(subgroup) => {
+                // Without it, the first commit makes the segment itself.
+                let _ = self.store.log(subgroup).map(Log::expect_records);
+            }
             Command::Append(subgroup, chunk) => {
                 // Behind a batch that failed nothing is written, or the log would have a gap.
                 let is_open = self.flows.get(&subgroup).is_some_and(|(flow, _)| flow.failure.get().is_none());

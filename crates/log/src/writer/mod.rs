@@ -47,6 +47,7 @@ type SpareRequest = (u32, String);
 enum Command {
     Open(u32, Arc<Flow>, SyncSender<Chunk>),
     Append(u32, Chunk),
+    Expect(u32),
     Do(Box<dyn FnOnce(&mut Store) + Send>),
     Spare(u32, String, Result<()>),
     Stop,

@@ -60,8 +60,9 @@ impl fmt::Debug for Logs {
 
 impl Logs {
     /// Opens or creates the logs of all logged subgroups of `view`, also those that this member is
-    /// not in: it may enter them with a view that must not wait for a disk. `None` if no subgroup is
-    /// logged. When this returns, the view is on disk, and may be shown to others.
+    /// not in: it may enter them with a view that must not wait for a disk. A new log gets its
+    /// segments when this member enters the subgroup. `None` if no subgroup is logged. When this
+    /// returns, the view is on disk, and may be shown to others.
     ///
     /// The logs of an earlier process of this member continue.
     ///
@@ -251,6 +252,9 @@ impl SubgroupLog {
     pub(crate) fn begin(&mut self, epoch: ViewId, spec: Option<&SubgroupSpec>) {
         self.is_active = spec.is_some_and(SubgroupSpec::is_logged);
         self.frontier.begin(epoch, spec);
+        if self.is_active {
+            self.appender.expect_records();
+        }
         // The engine of the epoch was made before the last look at what is on disk.
         self.on_disk = None;
     }
