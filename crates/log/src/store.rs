@@ -13,7 +13,7 @@ use crate::error::{Context, Error, Result, in_range};
 use crate::format::{Binding, Identity, Mismatch};
 use crate::journal::Journal;
 use crate::limits::{FORMAT, GROUP_NAME_BYTES_MAX, PAGE_BYTES, SUBGROUPS_MAX};
-use crate::log::{Log, Progress, Report, Retention};
+use crate::log::{Log, Progress, Report};
 use crate::names::{self, LogEntry, SUBGROUP, log_path};
 use crate::snapshot::Snapshots;
 use crate::version::Version;
@@ -303,14 +303,6 @@ impl Store {
     /// As [`Log::record_frontier`].
     pub fn record_frontiers(&mut self) -> Result<()> {
         self.logs.values_mut().try_for_each(Log::record_frontier)
-    }
-
-    /// Prunes all open logs by a rule, as [`Log::retain`] does.
-    ///
-    /// # Errors
-    /// As [`Log::retain`].
-    pub fn retain(&mut self, retention: &Retention) -> Result<()> {
-        self.logs.values_mut().try_for_each(|log| log.retain(retention).map(drop))
     }
 
     /// The snapshots of a subgroup, for any thread.

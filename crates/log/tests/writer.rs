@@ -2,7 +2,7 @@
 mod model;
 use model::{SUBGROUP, identity};
 use spindle_log::disk::{Faults, SimDisk};
-use spindle_log::{Appender, Config, Error, Outcome, Record, Store, Version, Writer};
+use spindle_log::{Appender, Config, Error, Outcome, Record, Retention, Store, Version, Writer};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -130,4 +130,39 @@ fn a_log_has_segments_once_records_are_expected() {
         std::thread::yield_now();
     }
     drop(writer);
+}
+
+#[test]
+fn upkeep_runs_when_it_asks_for_it_and_after_commits() {
+    let disk = SimDisk::new(1, 1 << 30);
+    let (writer, mut appender, _outcomes) = start(&disk, model::config());
+    let (ran, runs) = channel();
+    let mut left = 3;
+    let upkeep = move |_: &mut Store| {
+        ran.send(()).expect("the test waits");
+        left -= 1;
+        (left > 0).then_some(Duration::from_millis(1))
+    };
+    writer.keep_up(Duration::from_millis(1), upkeep).expect("it runs");
+    (0..3).for_each(|_| runs.recv_timeout(LONG).expect("an idle log"));
+    append(&mut appender, 0);
+    runs.recv_timeout(LONG).expect("a commit");
+}
+
+#[test]
+fn nothing_is_pruned_that_others_may_lack() {
+    let disk = SimDisk::new(1, 1 << 30);
+    let mut store = store(&disk, Config { segment_bytes: 8192, ..model::config() });
+    let log = store.log(SUBGROUP).expect("open");
+    for sequence in 0..10 {
+        let record = Record { version: Version::new(1, sequence), clock: 0, payload: &[0; 3000] };
+        log.append([record]).expect("no faults");
+    }
+    let rule = |before| Retention { bytes_max: Some(1), clock_min: Some(u64::MAX), before, ..Retention::default() };
+    assert_eq!(log.retain(&rule(Some(Version::MIN))).expect("no faults"), 0);
+    log.retain(&rule(Some(Version::new(1, 5)))).expect("no faults");
+    let floor = log.floor().expect("some are pruned");
+    assert!(floor < Version::new(1, 5), "{floor}");
+    log.retain(&rule(None)).expect("no faults");
+    assert!(log.floor() > Some(Version::new(1, 5)));
 }

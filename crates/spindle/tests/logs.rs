@@ -268,13 +268,13 @@ fn a_configuration_without_a_place_for_logs_is_refused_and_so_are_old_logs() {
 fn a_log_that_is_too_long_loses_its_oldest_segments() {
     let scratch = Scratch::new("logs-retention");
     let mut config = config(&scratch, 1, 1);
-    config.log = LogSettings { segment_bytes: 8192, bytes_max: Some(1), age_max: None };
+    config.log = LogSettings { segment_bytes: 8192, bytes_max: Some(1), ..LogSettings::default() };
     let mut group = Group::new(&config);
     let receipts: Vec<Receipt> = (0..150_u8).map(|i| group.send(0, &[i; 200])).collect();
     let last = receipts.last().unwrap().durable();
     group.poll_until("durable", |_| last.wait(Duration::ZERO).is_ok());
     let start = Instant::now();
-    // A poll prunes only if there is something else to do, at most once a second.
+    // The thread of the logs prunes once a second, if something was written.
     let first = loop {
         let receipt = group.send(0, b"small");
         group.poll_until("durable", |_| receipt.durable().wait(Duration::ZERO).is_ok());

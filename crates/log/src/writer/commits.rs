@@ -11,7 +11,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The owner of a store.
 pub(super) struct Thread {
@@ -22,12 +22,13 @@ pub(super) struct Thread {
     /// The subgroups for which a spare segment is being made.
     asked: Vec<u32>,
     report: Box<dyn FnMut(Outcome) + Send>,
+    upkeep: Option<Upkeep>,
 }
 
 impl Thread {
     pub(super) fn new(store: Store, spares: SyncSender<SpareRequest>, report: Box<dyn FnMut(Outcome) + Send>) -> Self {
         let queue = Queue::new(store.config().batch_bytes);
-        Self { store, queue, flows: BTreeMap::new(), spares, asked: Vec::new(), report }
+        Self { store, queue, flows: BTreeMap::new(), spares, asked: Vec::new(), report, upkeep: None }
     }
 
     /// Serves until it is to stop.
@@ -75,12 +76,14 @@ impl Thread {
             }
             let mut was_full = false;
             is_stopping |= self.take_waiting(commands) | stop.load(Ordering::Acquire);
+            self.keep_up();
             // Commands that came meanwhile are taken between commits.
             while !self.queue.is_empty() && !was_full {
                 is_recorded = false;
                 was_full = self.commit();
                 is_stopping |= self.take_waiting(commands);
                 self.ask_for_spares();
+                self.keep_up();
             }
             if is_stopping {
                 let _ = self.store.record_frontiers();
@@ -92,7 +95,20 @@ impl Thread {
     /// How long the thread may wait for a command. `None` if nothing else will be due.
     fn patience(&self, is_recorded: bool) -> Option<Duration> {
         let config = self.store.config();
-        if !self.queue.is_empty() { Some(FULL_RETRY) } else { (!is_recorded).then_some(config.idle_after) }
+        let own = if !self.queue.is_empty() { Some(FULL_RETRY) } else { (!is_recorded).then_some(config.idle_after) };
+        let upkeep = self.upkeep.as_ref().and_then(|upkeep| upkeep.due);
+        let upkeep = upkeep.map(|due| due.saturating_duration_since(Instant::now()));
+        own.into_iter().chain(upkeep).min()
+    }
+
+    /// Runs the upkeep if it is due.
+    fn keep_up(&mut self) {
+        let Some(upkeep) = &mut self.upkeep else { return };
+        if upkeep.due.is_some_and(|due| due <= Instant::now()) {
+            let wait = (upkeep.run)(&mut self.store);
+            upkeep.ran = Some(Instant::now());
+            upkeep.due = wait.and_then(|wait| Instant::now().checked_add(wait.max(upkeep.pause)));
+        }
     }
 
     /// Takes the commands that wait. Returns whether the thread is to stop.
@@ -109,6 +125,7 @@ impl Thread {
                 // Without it, the first commit makes the segment itself.
                 let _ = self.store.log(subgroup).map(Log::expect_records);
             }
+            Command::Upkeep(upkeep) => self.upkeep = Some(upkeep),
             Command::Append(subgroup, chunk) => {
                 // Behind a batch that failed nothing is written, or the log would have a gap.
                 let is_open = self.flows.get(&subgroup).is_some_and(|(flow, _)| flow.failure.get().is_none());
@@ -178,6 +195,9 @@ impl Thread {
             (self.report)(Outcome { subgroup, result });
         }
         self.spread_poison();
+        if let Some(upkeep) = &mut self.upkeep {
+            upkeep.note_commit();
+        }
         was_full
     }
 
@@ -191,5 +211,29 @@ impl Thread {
             }
         }
         self.queue.clear();
+    }
+}
+
+/// Returns the time after which it wants to run again, if it does.
+pub(super) type UpkeepRun = Box<dyn FnMut(&mut Store) -> Option<Duration> + Send>;
+
+/// A function that runs now and then.
+pub(super) struct Upkeep {
+    run: UpkeepRun,
+    /// The least time between two runs.
+    pause: Duration,
+    ran: Option<Instant>,
+    due: Option<Instant>,
+}
+
+impl Upkeep {
+    pub(super) fn new(pause: Duration, run: UpkeepRun) -> Self {
+        Self { run, pause, ran: None, due: Some(Instant::now()) }
+    }
+
+    /// Lets it run once the pause is over, because records have been written.
+    fn note_commit(&mut self) {
+        let due = self.ran.map_or_else(Instant::now, |ran| ran + self.pause);
+        self.due = Some(self.due.map_or(due, |other| other.min(due)));
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::log::make_file;
 use crate::store::Store;
 use crate::version::Version;
-use commits::Thread;
+use commits::{Thread, Upkeep};
 use flow::Flow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +48,7 @@ enum Command {
     Open(u32, Arc<Flow>, SyncSender<Chunk>),
     Append(u32, Chunk),
     Expect(u32),
+    Upkeep(Upkeep),
     Do(Box<dyn FnOnce(&mut Store) + Send>),
     Spare(u32, String, Result<()>),
     Stop,
@@ -131,6 +132,19 @@ impl Writer {
     /// run: it will not if too many commands wait.
     pub fn post(&self, function: impl FnOnce(&mut Store) + Send + 'static) -> bool {
         self.commands.try_send(Command::Do(Box::new(function))).is_ok()
+    }
+
+    /// Runs a function on the thread from time to time: soon, at least `pause` after the run before,
+    /// if records have been committed since, and after the time that the function returned last.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub fn keep_up(
+        &self,
+        pause: Duration,
+        function: impl FnMut(&mut Store) -> Option<Duration> + Send + 'static,
+    ) -> Result<()> {
+        self.send(Command::Upkeep(Upkeep::new(pause, Box::new(function))))
     }
 
     fn send(&self, command: Command) -> Result<()> {

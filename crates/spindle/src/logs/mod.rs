@@ -2,46 +2,47 @@
 //!
 //! The polling thread copies stable messages into chunks, in the upcall [`SubgroupLog::take`], and
 //! never waits for the disk. The thread of [`Writer`] commits them and sends a notice. The polling
-//! thread then reports to the engine what is on disk. A record is a [`LoggedMessage`].
-use crate::config::{LogSettings, Terms};
+//! thread then reports to the engine what is on disk. A record is a
+//! [`LoggedMessage`](spindle_log::LoggedMessage).
+use crate::config::Terms;
 use crate::control_plane::{ControlPlane, RestartDriver};
 use crate::error::{Ended, JoinError};
 use crate::shared::{Notices, lock};
+use retention::{PRUNE_EVERY, Pruning};
 use spindle_core::control::{Incarnation, RestartLog, RestartRecord};
-use spindle_core::{MemberId, Position, Record, Records, Rows, SubgroupSpec, View, ViewId};
-use spindle_log::{
-    Appender, DataDirectory, Error, FileDisk, Identity, LoggedMessage, PayloadKind, Retention, Store, Version, Writer,
-};
+use spindle_core::{MemberId, View, ViewId};
+use spindle_log::{Appender, DataDirectory, Error, FileDisk, Identity, PayloadKind, Store, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::{debug, warn};
 
 mod durable_frontier;
 mod old;
+mod retention;
+mod subgroup_log;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use durable_frontier::{Copies, DurabilityState, DurableFrontier, Found};
 pub(crate) use old::OldLogs;
+pub use subgroup_log::LogStatus;
+pub(crate) use subgroup_log::SubgroupLog;
 
 /// The tracing target of logs.
 const TARGET: &str = "spindle::log";
-/// The pause between two looks for what can be pruned.
-const PRUNE_EVERY: Duration = Duration::from_secs(1);
 /// The directory of the logs in the data directory.
 const DIRECTORY: &str = "log";
 
 /// The thread that writes the logs of this member.
 pub(crate) struct Logs {
-    /// Dropped first: the thread commits what waits, and ends.
-    writer: Writer,
-    settings: LogSettings,
-    /// When the logs were pruned last.
-    pruned: Instant,
+    /// `None` once it is dropped.
+    writer: Option<Writer>,
     /// The logs that no subgroup's handles have taken yet, by name.
-    vacant: BTreeMap<String, Appender>,
+    vacant: BTreeMap<String, (Appender, Arc<DurableFrontier>)>,
     me: MemberId,
     /// The newest view that is to be on disk.
     record: RestartRecord,
@@ -126,12 +127,22 @@ impl Logs {
         let notices = Arc::clone(control_plane.notices());
         let told = Arc::clone(&notices);
         let writer = Writer::start(store, move |_| told.ring())?;
-        let appenders = numbers.into_iter().map(|(name, number)| Ok((name, writer.appender(number)?)));
-        let vacant = appenders.collect::<Result<_, Error>>()?;
+        let (mut logs, mut vacant) = (vec![], BTreeMap::new());
+        for (name, number) in numbers {
+            let frontier = Arc::<DurableFrontier>::default();
+            logs.push((number, Arc::clone(&frontier)));
+            vacant.insert(name, (writer.appender(number)?, frontier));
+        }
+        if terms.log.bytes_max.is_some() || terms.log.age_max.is_some() {
+            let pruning = Pruning { settings: terms.log, logs };
+            writer.keep_up(PRUNE_EVERY, move |store| {
+                pruning.prune(store, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+            })?;
+        }
         debug!(target: TARGET, view = view.id.0, "logs opened");
         let recorded = Arc::new(Mutex::new(Ok(view.id)));
-        let (settings, pruned) = (terms.log, Instant::now());
-        Ok(Some(Logs { writer, settings, pruned, vacant, me, record, unordered: false, recorded, notices }))
+        let writer = Some(writer);
+        Ok(Some(Logs { writer, vacant, me, record, unordered: false, recorded, notices }))
     }
 
     /// Orders to write `view`, which was decided, to the disk.
@@ -143,11 +154,12 @@ impl Logs {
 
     fn order(&mut self) {
         let (record, recorded, notices) = (self.record.clone(), Arc::clone(&self.recorded), Arc::clone(&self.notices));
-        self.unordered = !self.writer.post(move |store| {
+        let order = move |store: &mut Store| {
             let written = old::write(store, &record).map(|()| record.view.id);
             *lock(&recorded) = written;
             notices.ring();
-        });
+        };
+        self.unordered = !self.writer.as_ref().is_some_and(|writer| writer.post(order));
     }
 
     /// Whether the view that was [recorded](Self::record) last is on disk.
@@ -164,30 +176,9 @@ impl Logs {
         }
     }
 
-    /// Lets the thread prune the logs, at intervals.
-    pub(crate) fn prune(&mut self) {
-        let LogSettings { bytes_max, age_max, .. } = self.settings;
-        if (bytes_max.is_none() && age_max.is_none()) || self.pruned.elapsed() < PRUNE_EVERY {
-            return;
-        }
-        self.pruned = Instant::now();
-        // The clocks of records are times, or later.
-        let oldest =
-            age_max.map(|age| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age));
-        let clock_min = oldest.map(|oldest| u64::try_from(oldest.as_nanos()).unwrap_or(u64::MAX));
-        let rule = Retention { bytes_max, clock_min, snapshot: None };
-        // If the thread has too much to do, it prunes the next time. A failure stops the logs, and the
-        // next append reports it.
-        self.writer.post(move |store| {
-            if let Err(error) = store.retain(&rule) {
-                warn!(target: TARGET, %error, "logs are not pruned");
-            }
-        });
-    }
-
     /// Takes the log of a subgroup, once.
     pub(crate) fn take(&mut self, name: &str) -> Option<SubgroupLog> {
-        self.vacant.remove(name).map(SubgroupLog::new)
+        self.vacant.remove(name).map(|(appender, frontier)| SubgroupLog::new(appender, frontier))
     }
 }
 
@@ -195,133 +186,11 @@ fn sync(path: &Path) -> std::io::Result<()> {
     fs::File::open(path)?.sync_all()
 }
 
-/// The log of one subgroup, at the polling thread.
-pub(crate) struct SubgroupLog {
-    appender: Appender,
-    /// Whether the subgroup is logged: it may be the successor of a logged one.
-    is_active: bool,
-    /// For applications that wait for messages to become durable.
-    pub(crate) frontier: Arc<DurableFrontier>,
-    /// The newest message that was known to be on disk at the last look.
-    on_disk: Option<Version>,
-    /// Whether it had no room at the last look.
-    was_blocked: bool,
-    /// Whether the log had no room for a message since the last look.
-    is_blocked: bool,
-    failure: Option<Error>,
-}
-
-impl fmt::Debug for SubgroupLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SubgroupLog").field("on_disk", &self.on_disk).finish_non_exhaustive()
-    }
-}
-
-/// The state of one member's log of a subgroup.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct LogStatus {
-    /// How many sequence numbers of the epoch are on this member's disk. `None` while messages of
-    /// older epochs may not be.
-    pub persisted: Option<u64>,
-    /// How many are on the disks of all members. `None` while messages of older epochs may not be.
-    /// It does not rise while the subgroup has fewer members than
-    /// [`durable_copies`](crate::Durability::Logged).
-    pub durable: Option<u64>,
-    /// The bytes that wait for the disk.
-    pub queued_bytes: u64,
-    /// Whether the disk has no space for them.
-    pub is_full: bool,
-}
-
-impl SubgroupLog {
-    fn new(appender: Appender) -> SubgroupLog {
-        SubgroupLog {
-            appender,
-            is_active: false,
-            frontier: Arc::default(),
-            on_disk: None,
-            was_blocked: false,
-            is_blocked: false,
-            failure: None,
+impl Drop for Logs {
+    fn drop(&mut self) {
+        // The thread commits what waits, and ends.
+        if let Some(Err(error)) = self.writer.take().map(Writer::stop) {
+            warn!(target: TARGET, %error, "logs are not closed");
         }
-    }
-
-    /// Begins the epoch of the subgroup that begins with the view `epoch`: `spec`, if this member is
-    /// in it.
-    pub(crate) fn begin(&mut self, epoch: ViewId, spec: Option<&SubgroupSpec>) {
-        self.is_active = spec.is_some_and(SubgroupSpec::is_logged);
-        self.frontier.begin(epoch, spec);
-        if self.is_active {
-            self.appender.expect_records();
-        }
-        // The engine of the epoch was made before the last look at what is on disk.
-        self.on_disk = None;
-    }
-
-    /// Copies messages on their way to the disk, as many as there is room for.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn take<R: Rows>(&mut self, records: &mut Records<'_, R>) {
-        let is_rest = records.is_rest();
-        records.offer(|record| match self.append(record, is_rest) {
-            Ok(()) => true,
-            Err(error) if error.is_transient() => {
-                self.is_blocked = true;
-                false
-            }
-            Err(error) => {
-                self.failure = Some(error);
-                false
-            }
-        });
-        self.flush();
-    }
-
-    fn append(&mut self, record: &Record<'_>, is_rest: bool) -> Result<(), Error> {
-        let prefix = LoggedMessage::prefix(record.message.sender_id.0, record.time);
-        let parts = [&prefix[..], record.message.payload];
-        let version = Version::new(record.position.epoch.0, record.position.sequence);
-        match is_rest {
-            true => self.appender.append_parts(version, record.clock, &parts),
-            false => self.appender.try_append_parts(version, record.clock, &parts),
-        }
-    }
-
-    /// Hands over what was copied. If the thread has too much to do, the next look does so.
-    fn flush(&mut self) {
-        if let Err(error) = self.appender.flush() {
-            self.failure.get_or_insert(error);
-        }
-    }
-
-    /// Looks at what the thread has done. Returns the newest message that is on disk, if the engine
-    /// has to know it, or that there is room again.
-    ///
-    /// # Errors
-    /// [`Ended::Log`]: nothing more reaches the disk.
-    pub(crate) fn look(&mut self, name: &str) -> Result<Option<Option<Position>>, Ended> {
-        self.flush();
-        if let Some(error) = self.failure.as_ref().or(self.appender.failure()) {
-            return Err(Ended::Log { subgroup: name.to_string(), reason: error.to_string() });
-        }
-        let is_full = self.appender.is_full();
-        if is_full && self.is_blocked && !self.was_blocked {
-            warn!(target: TARGET, subgroup = name, queued = self.appender.queued_bytes(), "the disk has no space for the log");
-        }
-        self.was_blocked = is_full && self.is_blocked;
-        let on_disk = self.appender.durable();
-        let has_room = std::mem::take(&mut self.is_blocked);
-        if on_disk == self.on_disk && !has_room {
-            return Ok(None);
-        }
-        self.on_disk = on_disk;
-        Ok(Some(on_disk.map(|version| Position { epoch: ViewId(version.epoch), sequence: version.sequence })))
-    }
-
-    /// Returns the status, if the subgroup is logged; the frontiers are those of the engine.
-    pub(crate) fn status(&self, persisted: Option<u64>, durable: Option<u64>) -> Option<LogStatus> {
-        let (queued_bytes, is_full) = (self.appender.queued_bytes(), self.appender.is_full());
-        self.is_active.then_some(LogStatus { persisted, durable, queued_bytes, is_full })
     }
 }

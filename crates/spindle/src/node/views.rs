@@ -64,9 +64,6 @@ impl Node {
             failed = failed.and(of_subgroup.look_after_log(engine));
         }
         failed.map_err(|ended| self.broken(ended))?;
-        if let Some(logs) = &mut self.logs {
-            logs.prune();
-        }
         self.has_chores = tracks
             || !runs
             || self.member.is_leaving()

@@ -1,0 +1,144 @@
+//! The log of one subgroup, at the polling thread.
+use super::{DurableFrontier, TARGET};
+use crate::error::Ended;
+use spindle_core::{Position, Record, Records, Rows, SubgroupSpec, ViewId};
+use spindle_log::{Appender, Error, LoggedMessage, Version};
+use std::fmt;
+use std::sync::Arc;
+use tracing::warn;
+
+/// The log of one subgroup, at the polling thread.
+pub(crate) struct SubgroupLog {
+    appender: Appender,
+    /// Whether the subgroup is logged: it may be the successor of a logged one.
+    is_active: bool,
+    /// For applications that wait for messages to become durable.
+    pub(crate) frontier: Arc<DurableFrontier>,
+    /// The newest message that was known to be on disk at the last look.
+    on_disk: Option<Version>,
+    /// Whether it had no room at the last look.
+    was_blocked: bool,
+    /// Whether the log had no room for a message since the last look.
+    is_blocked: bool,
+    failure: Option<Error>,
+}
+
+impl fmt::Debug for SubgroupLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubgroupLog").field("on_disk", &self.on_disk).finish_non_exhaustive()
+    }
+}
+
+/// The state of one member's log of a subgroup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct LogStatus {
+    /// How many sequence numbers of the epoch are on this member's disk. `None` while messages of
+    /// older epochs may not be.
+    pub persisted: Option<u64>,
+    /// How many are on the disks of all members. `None` while messages of older epochs may not be.
+    /// It does not rise while the subgroup has fewer members than
+    /// [`durable_copies`](crate::Durability::Logged).
+    pub durable: Option<u64>,
+    /// The bytes that wait for the disk.
+    pub queued_bytes: u64,
+    /// Whether the disk has no space for them.
+    pub is_full: bool,
+}
+
+impl SubgroupLog {
+    pub(super) fn new(appender: Appender, frontier: Arc<DurableFrontier>) -> SubgroupLog {
+        SubgroupLog {
+            appender,
+            is_active: false,
+            frontier,
+            on_disk: None,
+            was_blocked: false,
+            is_blocked: false,
+            failure: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn appender_mut(&mut self) -> &mut Appender {
+        &mut self.appender
+    }
+
+    /// Begins the epoch of the subgroup that begins with the view `epoch`: `spec`, if this member is
+    /// in it.
+    pub(crate) fn begin(&mut self, epoch: ViewId, spec: Option<&SubgroupSpec>) {
+        self.is_active = spec.is_some_and(SubgroupSpec::is_logged);
+        self.frontier.begin(epoch, spec);
+        if self.is_active {
+            self.appender.expect_records();
+        }
+        // The engine of the epoch was made before the last look at what is on disk.
+        self.on_disk = None;
+    }
+
+    /// Copies messages on their way to the disk, as many as there is room for.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take<R: Rows>(&mut self, records: &mut Records<'_, R>) {
+        let is_rest = records.is_rest();
+        records.offer(|record| match self.append(record, is_rest) {
+            Ok(()) => true,
+            Err(error) if error.is_transient() => {
+                self.is_blocked = true;
+                false
+            }
+            Err(error) => {
+                self.failure = Some(error);
+                false
+            }
+        });
+        self.flush();
+    }
+
+    fn append(&mut self, record: &Record<'_>, is_rest: bool) -> Result<(), Error> {
+        let prefix = LoggedMessage::prefix(record.message.sender_id.0, record.time);
+        let parts = [&prefix[..], record.message.payload];
+        let version = Version::new(record.position.epoch.0, record.position.sequence);
+        match is_rest {
+            true => self.appender.append_parts(version, record.clock, &parts),
+            false => self.appender.try_append_parts(version, record.clock, &parts),
+        }
+    }
+
+    /// Hands over what was copied. If the thread has too much to do, the next look does so.
+    fn flush(&mut self) {
+        if let Err(error) = self.appender.flush() {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Looks at what the thread has done. Returns the newest message that is on disk, if the engine
+    /// has to know it, or that there is room again.
+    ///
+    /// # Errors
+    /// [`Ended::Log`]: nothing more reaches the disk.
+    pub(crate) fn look(&mut self, name: &str) -> Result<Option<Option<Position>>, Ended> {
+        self.flush();
+        if let Some(error) = self.failure.as_ref().or(self.appender.failure()) {
+            return Err(Ended::Log { subgroup: name.to_string(), reason: error.to_string() });
+        }
+        let is_full = self.appender.is_full();
+        if is_full && self.is_blocked && !self.was_blocked {
+            warn!(target: TARGET, subgroup = name, queued = self.appender.queued_bytes(), "the disk has no space for the log");
+        }
+        self.was_blocked = is_full && self.is_blocked;
+        let on_disk = self.appender.durable();
+        let has_room = std::mem::take(&mut self.is_blocked);
+        if on_disk == self.on_disk && !has_room {
+            return Ok(None);
+        }
+        self.on_disk = on_disk;
+        Ok(Some(on_disk.map(|version| Position { epoch: ViewId(version.epoch), sequence: version.sequence })))
+    }
+
+    /// Returns the status, if the subgroup is logged; the frontiers are those of the engine.
+    pub(crate) fn status(&self, persisted: Option<u64>, durable: Option<u64>) -> Option<LogStatus> {
+        let (queued_bytes, is_full) = (self.appender.queued_bytes(), self.appender.is_full());
+        self.is_active.then_some(LogStatus { persisted, durable, queued_bytes, is_full })
+    }
+}

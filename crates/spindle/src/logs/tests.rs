@@ -1,0 +1,106 @@
+//! What of logs is kept.
+use super::*;
+use crate::config::{Config, LogSettings, Subgroup};
+use spindle_core::{Durability, DurableRise, Position, ViewId};
+use spindle_log::{Record, Store, Version};
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(60);
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("spindle-unit-logs-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Scratch(path)
+    }
+
+    fn config(&self, members: u32, log: LogSettings) -> Config {
+        let ledger = Subgroup { window: 16, message_bytes_max: 200, ..Subgroup::new("ledger") };
+        let subgroups = vec![Subgroup { durability: Durability::Logged { copies: 1 }, ..ledger }];
+        Config { subgroups, data_dir: Some(self.0.clone()), log, ..Config::new("g", members) }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The logs of a member alone, with segments that a few messages fill.
+fn logs(scratch: &Scratch, settings: LogSettings) -> (Logs, SubgroupLog) {
+    let config = scratch.config(1, LogSettings { segment_bytes: 8192, ..settings });
+    let view = config.view(vec![MemberId(1)]);
+    let mut control_plane = ControlPlane::local(&Arc::default(), MemberId(1));
+    let mut logs = Logs::open(&config.terms(), &view, &mut control_plane).unwrap().unwrap();
+    let log = logs.take("ledger").unwrap();
+    (logs, log)
+}
+
+/// The first version that a log still has.
+fn oldest(logs: &Logs) -> Version {
+    let oldest = |store: &mut Store| store.log(0).unwrap().readers().oldest();
+    logs.writer.as_ref().unwrap().call(oldest).unwrap().unwrap()
+}
+
+fn write(logs: &Logs, sequences: std::ops::Range<u64>, clock: u64) {
+    let append = move |store: &mut Store| {
+        let log = store.log(0).unwrap();
+        for sequence in sequences {
+            log.append([Record { version: Version::new(1, sequence), clock, payload: &[0; 3000] }]).unwrap();
+        }
+    };
+    logs.writer.as_ref().unwrap().call(append).unwrap();
+}
+
+fn raise(log: &SubgroupLog, sequence: u64) {
+    let frontier = Position { epoch: ViewId(1), sequence };
+    log.frontier.raise(DurableRise { frontier, covers_older: true });
+}
+
+#[test]
+fn what_is_too_old_is_pruned_unless_others_lack_it() {
+    let scratch = Scratch::new("retention");
+    let (logs, log) = logs(&scratch, LogSettings::default());
+    write(&logs, 0..9, 1);
+    let settings = LogSettings { age_max: Some(Duration::from_secs(3600)), ..LogSettings::default() };
+    let pruning = Arc::new(Pruning { settings, logs: vec![(0, Arc::clone(&log.frontier))] });
+    let prune = |now| {
+        let pruning = Arc::clone(&pruning);
+        logs.writer.as_ref().unwrap().call(move |store| pruning.prune(store, Duration::from_secs(now))).unwrap()
+    };
+    const YEAR: u64 = 365 * 86400;
+    assert_eq!(prune(YEAR), Some(retention::HELD_BACK));
+    assert_eq!(oldest(&logs), Version::new(1, 0));
+    raise(&log, 4);
+    // Nothing is old yet: the next look is when something is.
+    assert_eq!(prune(3000).unwrap().as_secs(), 600);
+    assert_eq!(oldest(&logs), Version::new(1, 0));
+    assert_eq!(prune(YEAR), Some(retention::HELD_BACK));
+    assert!(oldest(&logs) > Version::new(1, 0) && oldest(&logs) <= Version::new(1, 4));
+    raise(&log, 9);
+    assert_eq!(prune(YEAR), None);
+    assert!(oldest(&logs) >= Version::new(1, 7));
+}
+
+#[test]
+fn logs_are_pruned_though_no_node_is_polled() {
+    let scratch = Scratch::new("idle");
+    let settings = LogSettings { age_max: Some(Duration::from_secs(3600)), ..LogSettings::default() };
+    let (logs, mut log) = logs(&scratch, settings);
+    raise(&log, 9);
+    for sequence in 0..9 {
+        // All of them are of 1970.
+        log.appender_mut().append_parts(Version::new(1, sequence), 1, &[&[0; 3000]]).unwrap();
+        log.appender_mut().flush().unwrap();
+    }
+    let start = Instant::now();
+    while log.appender_mut().durable_records() < 9 || oldest(&logs) == Version::new(1, 0) {
+        assert!(start.elapsed() < LONG);
+        std::thread::yield_now();
+    }
+}
