@@ -38,15 +38,23 @@ impl DataDirectory {
     /// [`Error::Range`] if the name of the group is too long, [`Error::Io`].
     pub fn open(disk: Arc<dyn Disk>, identity: &Identity) -> Result<Self> {
         in_range("the name of the group in bytes", identity.group.len() as u64, 1, GROUP_NAME_BYTES_MAX as u64)?;
-        let lock = match disk.lock(LOCK).during("lock", &disk.shown(LOCK))? {
-            Locked::Owned(lock) => lock,
-            Locked::By(pid) => return Err(Error::Locked { path: disk.shown(""), pid }),
-        };
+        let lock = Self::lock(&*disk)?;
         match Self::identity_of(&*disk)? {
             Some(found) => check(&disk.shown(""), &found, identity)?,
             None => replace_file(&*disk, "", IDENTITY, &identity.encode(), 0)?,
         }
         Ok(Self { disk, identity: identity.clone(), _lock: lock })
+    }
+
+    /// Locks a directory, whatever is in it, until the value is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Locked`], [`Error::Io`].
+    pub fn lock(disk: &dyn Disk) -> Result<Box<dyn Send + Sync>> {
+        match disk.lock(LOCK).during("lock", &disk.shown(LOCK))? {
+            Locked::Owned(lock) => Ok(lock),
+            Locked::By(pid) => Err(Error::Locked { path: disk.shown(""), pid }),
+        }
     }
 
     /// The identity of a directory, without locking it. `None` if it has none yet.

@@ -67,6 +67,17 @@ pub enum JoinError {
         /// The subgroup.
         subgroup: String,
     },
+    /// A subgroup is logged, and its name is too long for a log.
+    #[error(
+        "subgroup {subgroup:?} is logged, and its name has {bytes} bytes, of {max} that a log's name may have: shorten it",
+        max = spindle_log::limits::LOG_NAME_BYTES_MAX
+    )]
+    LogName {
+        /// The subgroup.
+        subgroup: String,
+        /// The length of its name in bytes.
+        bytes: u64,
+    },
     /// The directory of the logs can't be made or read.
     #[error("can't use {} for logs: {source}; see that the data directory can be written", path.display())]
     LogDir {

@@ -318,6 +318,45 @@ fn a_member_whose_log_fails_ends_and_the_others_continue() {
     group.poll_until("durable", |_| receipt.durable().wait(Duration::ZERO).is_ok());
 }
 
+/// The process passes the check, and its directory is spoilt before it is admitted. No suspicion
+/// ends it.
+#[test]
+fn a_member_that_cant_make_its_logs_leaves_in_order_and_may_come_again() {
+    let scratch = Scratch::new("logs-unmade");
+    let config = |member: u32| Config {
+        runtime_dir: Some(scratch.0.join("run")),
+        data_dir: Some(scratch.0.join(format!("data-{member}"))),
+        suspect_after: None,
+        gather_timeout: LONG,
+        ..config(&scratch, 2, 1)
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    let first = config(1);
+    let first = std::thread::spawn(move || {
+        first.join_with(&mut |_| tell.send(()).unwrap_or_default(), &std::sync::atomic::AtomicBool::new(false))
+    });
+    told.recv_timeout(LONG).unwrap();
+    let log = scratch.0.join("data-1/log");
+    std::fs::write(&log, "no directory").unwrap();
+    let mut second = config(2).join().unwrap();
+    let _publisher = second.publisher("ledger").unwrap();
+    let error = first.join().unwrap().unwrap_err();
+    assert!(matches!(error, JoinError::LogDir { .. }), "{error}");
+    let mut poll_until = |done: &mut dyn FnMut(&Node) -> bool| {
+        let (start, mut delivered) = (Instant::now(), Delivered::default());
+        while !done(&second) {
+            second.poll(&mut delivered).unwrap();
+            assert!(start.elapsed() < LONG, "{:?}", second.status());
+        }
+    };
+    poll_until(&mut |second| second.view().members.len() == 1);
+    std::fs::remove_file(&log).unwrap();
+    let again = config(1);
+    let again = std::thread::spawn(move || again.join());
+    poll_until(&mut |second| second.view().members.len() == 2 && again.is_finished());
+    again.join().unwrap().unwrap();
+}
+
 #[test]
 fn a_subgroup_that_comes_back_without_a_log_ends_the_waits_for_the_old_one() {
     let scratch = Scratch::new("logs-dropped");

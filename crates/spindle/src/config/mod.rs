@@ -4,6 +4,7 @@ use crate::error::JoinError;
 use spindle_core::control::Adoption;
 use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{Ablation, Durability, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId, limits};
+use spindle_log::limits::LOG_NAME_BYTES_MAX;
 use spindle_transport::rendezvous::{GroupName, RuntimeDir};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -213,7 +214,12 @@ impl Config {
             return Err(JoinError::Founders { got: self.founders });
         }
         self.view((1..=u64::from(self.founders)).map(MemberId).collect()).check()?;
-        match self.subgroups.iter().find(|subgroup| subgroup.is_logged()) {
+        let logged = || self.subgroups.iter().filter(|subgroup| subgroup.is_logged());
+        if let Some(long) = logged().find(|subgroup| subgroup.name.len() > LOG_NAME_BYTES_MAX) {
+            let (subgroup, bytes) = (long.name.clone(), long.name.len() as u64);
+            return Err(JoinError::LogName { subgroup, bytes });
+        }
+        match logged().next() {
             Some(logged) if self.data_dir.is_none() => Err(JoinError::NoDataDir { subgroup: logged.name.clone() }),
             Some(_) => Ok(self.log.files().check()?),
             None => Ok(()),

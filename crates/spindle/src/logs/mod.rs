@@ -14,12 +14,11 @@ use spindle_core::{MemberId, View, ViewId};
 use spindle_log::{Appender, DataDirectory, Error, FileDisk, Identity, PayloadKind, Store, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::{debug, warn};
 
+mod directory;
 mod durable_frontier;
 mod old;
 mod retention;
@@ -27,6 +26,7 @@ mod subgroup_log;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use directory::check;
 pub(crate) use durable_frontier::{Copies, DurabilityState, DurableFrontier, Found};
 pub(crate) use old::OldLogs;
 pub use subgroup_log::LogStatus;
@@ -105,9 +105,6 @@ impl Logs {
             None => {
                 let path = data_dir.join(DIRECTORY);
                 let failed = |source| JoinError::LogDir { path: path.clone(), source };
-                fs::create_dir_all(&path).map_err(failed)?;
-                // The new directory is on disk before anything in it is.
-                sync(data_dir).map_err(failed)?;
                 let disk = Arc::new(FileDisk::new(&path).map_err(failed)?);
                 if DataDirectory::identity_of(&*disk)?.is_some() {
                     return Err(JoinError::OldLogs { path });
@@ -180,10 +177,6 @@ impl Logs {
     pub(crate) fn take(&mut self, name: &str) -> Option<SubgroupLog> {
         self.vacant.remove(name).map(|(appender, frontier)| SubgroupLog::new(appender, frontier))
     }
-}
-
-fn sync(path: &Path) -> std::io::Result<()> {
-    fs::File::open(path)?.sync_all()
 }
 
 impl Drop for Logs {

@@ -1,8 +1,8 @@
-//! What of logs is kept.
+//! Directories of logs, and what of logs is kept.
 use super::*;
 use crate::config::{Config, LogSettings, Subgroup};
 use spindle_core::{Durability, DurableRise, Position, ViewId};
-use spindle_log::{Record, Store, Version};
+use spindle_log::{Disk, FileDisk, Record, Store, Version};
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -103,4 +103,31 @@ fn logs_are_pruned_though_no_node_is_polled() {
         assert!(start.elapsed() < LONG);
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_directory_that_takes_nothing_is_refused_before_admission() {
+    let scratch = Scratch::new("probe");
+    let config = scratch.config(1, LogSettings::default());
+    fs::create_dir_all(&scratch.0).unwrap();
+    // Here a directory is to be made.
+    fs::write(scratch.0.join("log.probe"), "").unwrap();
+    assert!(matches!(check(&config), Err(JoinError::LogDir { .. })));
+    fs::remove_file(scratch.0.join("log.probe")).unwrap();
+    let owner = FileDisk::new(scratch.0.join("log.probe")).unwrap();
+    let lock = spindle_log::DataDirectory::lock(&owner).unwrap();
+    assert!(matches!(check(&config), Err(JoinError::Log(spindle_log::Error::Locked { .. }))));
+    drop(lock);
+    check(&config).unwrap();
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+    let log = LogSettings { segment_bytes: 1 << 34, ..config.log };
+    let free = FileDisk::new(&scratch.0).unwrap().free_bytes().unwrap();
+    if free < log.segment_bytes {
+        let error = check(&Config { log, ..config.clone() }).unwrap_err();
+        assert!(matches!(error, JoinError::Log(spindle_log::Error::Full { .. })), "{error}");
+    }
+    let mut long = config;
+    long.subgroups[0].name = "é".repeat(33);
+    let error = long.check().unwrap_err();
+    assert!(matches!(error, JoinError::LogName { bytes: 66, .. }), "{error}");
 }
