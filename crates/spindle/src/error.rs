@@ -281,6 +281,20 @@ pub enum Ended {
         /// The error of the log.
         reason: String,
     },
+    /// The group has finished but for this member's log, for which its disk has had no space for as
+    /// long as the member [may wait](crate::LogSettings::wait_max). The others finish without it.
+    /// The messages were delivered, and the logs of the others have them.
+    #[error(
+        "the disk has had no space for the log of subgroup {subgroup:?} for {waited_s} s since the group finished: {unsynced} messages that          this member has delivered are not in its log; free space, or let logs be pruned (log_bytes_max), and start it with another data_dir"
+    )]
+    LogFull {
+        /// The subgroup.
+        subgroup: String,
+        /// The messages that are not on this member's disk.
+        unsynced: u64,
+        /// How long nothing has reached the disk, in s.
+        waited_s: u32,
+    },
     /// This process gave the group up: it dropped its handle, or its handler panicked.
     #[error("this member gave the group up")]
     Dropped,

@@ -113,6 +113,11 @@ pub struct LogSettings {
     pub bytes_max: Option<u64>,
     /// The age of the messages that are kept, by this host's clock. `None`: any age.
     pub age_max: Option<Duration>,
+    /// How long a group that finishes waits for this member's disk, if that takes nothing: it is
+    /// full, or does not answer. After that this member ends with
+    /// [`Ended::LogFull`](crate::Ended::LogFull) or [`Ended::Log`](crate::Ended::Log), and the
+    /// others finish. Default: 60 s. A lower value leaves less time to free space.
+    pub wait_max: Duration,
 }
 
 impl LogSettings {
@@ -123,7 +128,7 @@ impl LogSettings {
 
 impl Default for LogSettings {
     fn default() -> LogSettings {
-        LogSettings { segment_bytes: 64 << 20, bytes_max: None, age_max: None }
+        LogSettings { segment_bytes: 64 << 20, bytes_max: None, age_max: None, wait_max: Duration::from_secs(60) }
     }
 }
 

@@ -15,7 +15,7 @@ use spindle_log::{Appender, DataDirectory, Error, FileDisk, Identity, PayloadKin
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{debug, warn};
 
 mod directory;
@@ -51,6 +51,10 @@ pub(crate) struct Logs {
     /// The newest view that is on disk, or why it is not.
     recorded: Arc<Mutex<Result<ViewId, Error>>>,
     notices: Arc<Notices>,
+    /// How many messages were on disk, and since when no more are, while the group finishes.
+    stalled: Option<(u64, Instant)>,
+    /// How long that may last.
+    wait_max: Duration,
 }
 
 impl fmt::Debug for Logs {
@@ -138,8 +142,8 @@ impl Logs {
         }
         debug!(target: TARGET, view = view.id.0, "logs opened");
         let recorded = Arc::new(Mutex::new(Ok(view.id)));
-        let writer = Some(writer);
-        Ok(Some(Logs { writer, vacant, me, record, unordered: false, recorded, notices }))
+        let (writer, stalled, wait_max) = (Some(writer), None, terms.log.wait_max);
+        Ok(Some(Logs { writer, vacant, me, record, unordered: false, recorded, notices, stalled, wait_max }))
     }
 
     /// Orders to write `view`, which was decided, to the disk.
@@ -176,6 +180,24 @@ impl Logs {
     /// Takes the log of a subgroup, once.
     pub(crate) fn take(&mut self, name: &str) -> Option<SubgroupLog> {
         self.vacant.remove(name).map(|(appender, frontier)| SubgroupLog::new(appender, frontier))
+    }
+
+    /// Notes how many messages are on disk, while the group waits for the rest of them: `None` if it
+    /// does not. Returns how long there have been no more, if that is too long.
+    pub(crate) fn note_wait(&mut self, synced: Option<u64>) -> Option<Duration> {
+        let now = Instant::now();
+        self.stalled = synced.map(|synced| match self.stalled {
+            Some((before, since)) if before == synced => (synced, since),
+            _ => (synced, now),
+        });
+        let (_, since) = self.stalled?;
+        Some(now.duration_since(since)).filter(|waited| *waited >= self.wait_max)
+    }
+
+    /// How long the group waits further for these logs, if it does.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let (_, since) = self.stalled?;
+        Some(self.wait_max.saturating_sub(since.elapsed()))
     }
 }
 

@@ -5,6 +5,7 @@ use spindle_core::{Position, Record, Records, Rows, SubgroupSpec, ViewId};
 use spindle_log::{Appender, Error, LoggedMessage, Version};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::warn;
 
 /// The log of one subgroup, at the polling thread.
@@ -12,6 +13,10 @@ pub(crate) struct SubgroupLog {
     appender: Appender,
     /// Whether the subgroup is logged: it may be the successor of a logged one.
     is_active: bool,
+    /// The messages that the log has got.
+    taken: u64,
+    /// The newest epoch of them, and how many are of it.
+    of_epoch: (ViewId, u64),
     /// For applications that wait for messages to become durable.
     pub(crate) frontier: Arc<DurableFrontier>,
     /// The newest message that was known to be on disk at the last look.
@@ -51,6 +56,8 @@ impl SubgroupLog {
         SubgroupLog {
             appender,
             is_active: false,
+            taken: 0,
+            of_epoch: (ViewId(0), 0),
             frontier,
             on_disk: None,
             was_blocked: false,
@@ -82,7 +89,12 @@ impl SubgroupLog {
     pub(crate) fn take<R: Rows>(&mut self, records: &mut Records<'_, R>) {
         let is_rest = records.is_rest();
         records.offer(|record| match self.append(record, is_rest) {
-            Ok(()) => true,
+            Ok(()) => {
+                let epoch = record.position.epoch;
+                let before = if self.of_epoch.0 == epoch { self.of_epoch.1 } else { 0 };
+                (self.taken, self.of_epoch) = (self.taken + 1, (epoch, before + 1));
+                true
+            }
             Err(error) if error.is_transient() => {
                 self.is_blocked = true;
                 false
@@ -134,6 +146,32 @@ impl SubgroupLog {
         }
         self.on_disk = on_disk;
         Ok(Some(on_disk.map(|version| Position { epoch: ViewId(version.epoch), sequence: version.sequence })))
+    }
+
+    /// The messages on disk.
+    pub(crate) fn synced(&self) -> u64 {
+        self.appender.durable_records()
+    }
+
+    /// The messages that are not on disk, of the `delivered` ones of `epoch` and of those before.
+    pub(crate) fn unsynced(&self, epoch: ViewId, delivered: u64) -> u64 {
+        let taken = if self.of_epoch.0 == epoch { self.of_epoch.1 } else { 0 };
+        let untaken = if self.is_active { delivered.saturating_sub(taken) } else { 0 };
+        self.taken.saturating_sub(self.synced()) + untaken
+    }
+
+    /// The error of a member that has waited so long for this log to be on disk.
+    pub(crate) fn stalled(&self, subgroup: &str, unsynced: u64, waited: Duration) -> Ended {
+        let subgroup = subgroup.to_string();
+        let waited_s = u32::try_from(waited.as_secs()).unwrap_or(u32::MAX);
+        match self.appender.is_full() {
+            true => Ended::LogFull { subgroup, unsynced, waited_s },
+            false => {
+                let reason =
+                    format!("the disk has taken nothing for {waited_s} s, and {unsynced} messages are not on it");
+                Ended::Log { subgroup, reason }
+            }
+        }
     }
 
     /// Returns the status, if the subgroup is logged; the frontiers are those of the engine.

@@ -1,11 +1,15 @@
-//! Directories of logs, and what of logs is kept.
+//! Logs over a disk that has no space, and what of them is kept.
 use super::*;
 use crate::config::{Config, LogSettings, Subgroup};
-use spindle_core::{Durability, DurableRise, Position, ViewId};
+use crate::error::Ended;
+use crate::handler::{Batch, Handler};
+use crate::node::{Node, Poll};
+use spindle_core::{Durability, DurableRise, Position, SubgroupId, ViewId};
+use spindle_log::disk::{File, Locked};
 use spindle_log::{Disk, FileDisk, Record, Store, Version};
 use std::fs;
+use std::io;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -29,6 +33,121 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+struct Nothing;
+
+impl Handler for Nothing {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|_| {});
+    }
+}
+
+/// A disk without free space.
+struct Full(FileDisk);
+
+impl Disk for Full {
+    fn create_directory(&self, path: &str) -> io::Result<()> {
+        self.0.create_directory(path)
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<String>> {
+        self.0.list(path)
+    }
+
+    fn create(&self, path: &str, bytes: u64) -> io::Result<Arc<dyn File>> {
+        self.0.create(path, bytes)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        self.0.open(path)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.0.remove(path)
+    }
+
+    fn sync_directory(&self, path: &str) -> io::Result<()> {
+        self.0.sync_directory(path)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    fn lock(&self, path: &str) -> io::Result<Locked> {
+        self.0.lock(path)
+    }
+
+    fn shown(&self, path: &str) -> String {
+        self.0.shown(path)
+    }
+}
+
+fn identity() -> Identity {
+    Identity { group: "g".into(), member: 1, incarnation: 7, payloads: PayloadKind::Messages }
+}
+
+/// A writer and an appender on a disk without space.
+fn full(scratch: &Scratch, notices: &Arc<Notices>) -> (Writer, Appender) {
+    let disk = Full(FileDisk::new(scratch.0.join("full")).unwrap());
+    let mut store = Store::open(Arc::new(disk), &identity(), spindle_log::Config::default()).unwrap();
+    store.open_log(0, &mut |_| {}).unwrap();
+    let notices = Arc::clone(notices);
+    let writer = Writer::start(store, move |_| notices.ring()).unwrap();
+    let appender = writer.appender(0).unwrap();
+    (writer, appender)
+}
+
+/// Drives nodes until each has finished or ended. Returns the ends of those that have not finished.
+fn drive(mut nodes: Vec<Node>, sleeps: bool) -> Vec<Ended> {
+    let (start, mut ends) = (Instant::now(), vec![]);
+    while !nodes.is_empty() {
+        assert!(start.elapsed() < LONG, "{:?}", nodes.iter().map(Node::status).collect::<Vec<_>>());
+        nodes.retain_mut(|node| {
+            let poll = match sleeps {
+                true => node.sleep(&mut Nothing, Duration::from_millis(5)),
+                false => node.poll(&mut Nothing),
+            };
+            match poll {
+                Ok(poll) => poll != Poll::Finished,
+                Err(ended) => {
+                    ends.push(ended);
+                    false
+                }
+            }
+        });
+    }
+    ends
+}
+
+fn finish_with_a_full_disk(name: &str, sleeps: bool) {
+    let scratch = Scratch::new(name);
+    let log = LogSettings { segment_bytes: 1 << 20, wait_max: Duration::from_millis(50), ..LogSettings::default() };
+    let mut nodes = scratch.config(2, log).local().unwrap();
+    let (_writer, appender) = full(&scratch, nodes[0].notices());
+    *nodes[0].handles_mut()[0].log.as_mut().unwrap().appender_mut() = appender;
+    let mut publisher = nodes[1].publisher("ledger").unwrap();
+    (0..3).for_each(|_| publisher.send(b"x", Duration::ZERO).unwrap());
+    drop(publisher);
+    let ends = drive(nodes, sleeps);
+    let [ended @ Ended::LogFull { subgroup, unsynced: 3, .. }] = &ends[..] else { panic!("{ends:?}") };
+    assert_eq!(subgroup, "ledger");
+    assert!(ended.to_string().contains("3 messages"), "{ended}");
+}
+
+#[test]
+fn a_full_disk_ends_its_member_and_the_group_finishes_without_it() {
+    finish_with_a_full_disk("full", false);
+}
+
+#[test]
+fn a_sleeping_member_notices_its_full_disk() {
+    finish_with_a_full_disk("full-asleep", true);
 }
 
 /// The logs of a member alone, with segments that a few messages fill.
