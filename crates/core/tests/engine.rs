@@ -152,9 +152,15 @@ impl Group {
     }
 
     fn try_send(&mut self, member: usize, payload: &[u8], kind: Kind) -> bool {
+        self.try_send_at(member, payload, kind, 0)
+    }
+
+    /// Sends a message at a time, which counts in a logged subgroup.
+    fn try_send_at(&mut self, member: usize, payload: &[u8], kind: Kind, time: u64) -> bool {
         let Some(claims) = self.engines[member].claims(SubgroupId(0)) else { return false };
-        let Ok(claim) = claims.claim(payload.len() as u64, |_| {}) else { return false };
         let memory = &mut self.memories[member];
+        let stamp = |claim: &Claim| memory.store(claims.ring().time_offset(claim.position(), claim.span()), time);
+        let Ok(claim) = claims.claim(payload.len() as u64, stamp) else { return false };
         let at = claim.payload_offset(claims.ring()) as usize;
         memory.rows[member][at..at + payload.len()].copy_from_slice(payload);
         claims.commit(claim, kind, payload.len() as u64, |position, word| {
@@ -1458,6 +1464,27 @@ fn a_joiner_makes_no_older_message_durable() {
     next.run(&[0, 1]);
     let frontier = Position { epoch: next.engines[0].view().id, sequence: 0 };
     assert_eq!(next.rises[0], [DurableRise { frontier, covers_older: false }]);
+}
+
+/// The next epoch begins with the smallest of the clocks that members have written beside their cuts:
+/// each of them covers all messages below the trims. A larger one may be that of a message that no
+/// member delivers.
+#[test]
+fn an_epoch_begins_with_a_clock_of_messages_that_are_delivered() {
+    let mut group = logged_group(3);
+    assert!(group.try_send_at(0, b"a", Kind::Message, 1_000));
+    group.settle();
+    // The sender dies when one of the others has the second message.
+    group.broken = vec![(0, 2)];
+    assert!(group.try_send_at(0, b"b", Kind::Message, 5_000));
+    group.run(&[0, 1]);
+    for member in [1, 2] {
+        group.engines[member].suspect(Rank(0));
+    }
+    group.run(&[1, 2]);
+    assert_eq!(group.delivered[1..].iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
+    let clock = |engine: &mut Engine| engine.successor().unwrap().view().subgroups[0].clock;
+    assert_eq!(group.engines[1..].iter_mut().map(clock).collect::<Vec<_>>(), [1_000, 1_000]);
 }
 
 fn logged(spec: SubgroupSpec) -> SubgroupSpec {

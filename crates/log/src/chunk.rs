@@ -56,6 +56,11 @@ impl Chunk {
         self.bytes.len() as u64
     }
 
+    /// The memory of the chunk, in bytes.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.bytes.capacity() as u64
+    }
+
     /// The number of records.
     pub fn records(&self) -> u32 {
         self.records

@@ -33,6 +33,9 @@ pub struct Config {
     /// The time without appends after which the durable frontier is recorded. Default: 5 ms. Until
     /// then, damage to the last batch is taken for a torn tail.
     pub idle_after: Duration,
+    /// The time for which the end of a writer waits for the disk. Default: 10 s. After it the thread
+    /// of the writer continues, and the directory stays locked until the disk answers.
+    pub stop_wait: Duration,
 }
 
 impl Default for Config {
@@ -47,6 +50,7 @@ impl Default for Config {
             queue_bytes: 16 << 20,
             chunk_bytes: 256 << 10,
             idle_after: Duration::from_millis(5),
+            stop_wait: Duration::from_secs(10),
         }
     }
 }

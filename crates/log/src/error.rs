@@ -1,6 +1,6 @@
 //! The errors, with the values and the remedy.
 use crate::version::{Shown, Version};
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 /// The result of an operation of the log.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -167,6 +167,14 @@ pub enum Error {
         after: Option<Version>,
         /// The range ends before this.
         before: Option<Version>,
+    },
+    /// The disk has not taken in time what is queued.
+    #[error(
+        "the disk has not answered for {waited:?}; the log's thread waits for it further, and keeps the directory locked meanwhile"
+    )]
+    Hung {
+        /// How long the caller has waited.
+        waited: Duration,
     },
     /// The writer's thread has ended.
     #[error("the log's writer has stopped; open the log again")]

@@ -13,7 +13,7 @@ use crate::error::{Context, Error, Result, in_range};
 use crate::format::{Binding, Identity, Mismatch};
 use crate::journal::Journal;
 use crate::limits::{FORMAT, GROUP_NAME_BYTES_MAX, PAGE_BYTES, SUBGROUPS_MAX};
-use crate::log::{Log, Progress, Report, Retention};
+use crate::log::{Log, Progress, Report};
 use crate::names::{self, LogEntry, SUBGROUP, log_path};
 use crate::snapshot::Snapshots;
 use crate::version::Version;
@@ -38,15 +38,23 @@ impl DataDirectory {
     /// [`Error::Range`] if the name of the group is too long, [`Error::Io`].
     pub fn open(disk: Arc<dyn Disk>, identity: &Identity) -> Result<Self> {
         in_range("the name of the group in bytes", identity.group.len() as u64, 1, GROUP_NAME_BYTES_MAX as u64)?;
-        let lock = match disk.lock(LOCK).during("lock", &disk.shown(LOCK))? {
-            Locked::Owned(lock) => lock,
-            Locked::By(pid) => return Err(Error::Locked { path: disk.shown(""), pid }),
-        };
+        let lock = Self::lock(&*disk)?;
         match Self::identity_of(&*disk)? {
             Some(found) => check(&disk.shown(""), &found, identity)?,
             None => replace_file(&*disk, "", IDENTITY, &identity.encode(), 0)?,
         }
         Ok(Self { disk, identity: identity.clone(), _lock: lock })
+    }
+
+    /// Locks a directory, whatever is in it, until the value is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Locked`], [`Error::Io`].
+    pub fn lock(disk: &dyn Disk) -> Result<Box<dyn Send + Sync>> {
+        match disk.lock(LOCK).during("lock", &disk.shown(LOCK))? {
+            Locked::Owned(lock) => Ok(lock),
+            Locked::By(pid) => Err(Error::Locked { path: disk.shown(""), pid }),
+        }
     }
 
     /// The identity of a directory, without locking it. `None` if it has none yet.
@@ -272,6 +280,11 @@ impl Store {
         self.poison.get().map(String::as_str)
     }
 
+    /// Lets nothing more be written, unless something has failed before.
+    pub(crate) fn set_poison(&self, cause: String) {
+        let _ = self.poison.set(cause);
+    }
+
     /// Writes the batches of several subgroups, then syncs each touched file once. Returns the
     /// durable frontier or the error of each batch, in order.
     ///
@@ -298,14 +311,6 @@ impl Store {
     /// As [`Log::record_frontier`].
     pub fn record_frontiers(&mut self) -> Result<()> {
         self.logs.values_mut().try_for_each(Log::record_frontier)
-    }
-
-    /// Prunes all open logs by a rule, as [`Log::retain`] does.
-    ///
-    /// # Errors
-    /// As [`Log::retain`].
-    pub fn retain(&mut self, retention: &Retention) -> Result<()> {
-        self.logs.values_mut().try_for_each(|log| log.retain(retention).map(drop))
     }
 
     /// The snapshots of a subgroup, for any thread.

@@ -6,6 +6,7 @@
 //! durable votes.
 use spindle_core::control::BootstrapRecord;
 use spindle_core::wire::bytes::digest;
+use spindle_log::disk::create_directories;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -81,7 +82,7 @@ pub enum DataDirError {
 /// # Errors
 /// [`DataDirError`]; [`DataDirError::Initialised`] if the directory was initialised before.
 pub fn initialise_data_dir(dir: &Path, group: &str) -> Result<(), DataDirError> {
-    fs::create_dir_all(dir).map_err(|source| failed("make", dir, source))?;
+    create_directories(dir).map_err(|source| failed("make", dir, source))?;
     let dir = DataDir::open(dir, group)?;
     match dir.is_initialised {
         true => Err(DataDirError::Initialised { path: dir.path.join(FILE) }),

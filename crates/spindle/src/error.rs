@@ -67,6 +67,17 @@ pub enum JoinError {
         /// The subgroup.
         subgroup: String,
     },
+    /// A subgroup is logged, and its name is too long for a log.
+    #[error(
+        "subgroup {subgroup:?} is logged, and its name has {bytes} bytes, of {max} that a log's name may have: shorten it",
+        max = spindle_log::limits::LOG_NAME_BYTES_MAX
+    )]
+    LogName {
+        /// The subgroup.
+        subgroup: String,
+        /// The length of its name in bytes.
+        bytes: u64,
+    },
     /// The directory of the logs can't be made or read.
     #[error("can't use {} for logs: {source}; see that the data directory can be written", path.display())]
     LogDir {
@@ -258,6 +269,20 @@ pub enum Ended {
         subgroup: String,
         /// The error of the log.
         reason: String,
+    },
+    /// The group has finished but for this member's log, for which its disk has had no space for as
+    /// long as the member [may wait](crate::LogSettings::wait_max). The others finish without it.
+    /// The messages were delivered, and the logs of the others have them.
+    #[error(
+        "the disk has had no space for the log of subgroup {subgroup:?} for {waited_s} s since the group finished: {unsynced} messages that          this member has delivered are not in its log; free space, or let logs be pruned (log_bytes_max), and start it with another data_dir"
+    )]
+    LogFull {
+        /// The subgroup.
+        subgroup: String,
+        /// The messages that are not on this member's disk.
+        unsynced: u64,
+        /// How long nothing has reached the disk, in s.
+        waited_s: u32,
     },
     /// This process gave the group up: it dropped its handle, or its handler panicked.
     #[error("this member gave the group up")]

@@ -278,8 +278,14 @@ impl Node {
                 self.suspect_the_dying();
                 self.shared.ask_for_sample();
                 self.look_at_lags(handler, self.clock.now);
+                self.note_waiting_logs();
             }
         }
+    }
+
+    /// Makes the next poll look at the logs, once the group waits for nothing but logs.
+    fn note_waiting_logs(&mut self) {
+        self.has_chores |= self.logs.is_some() && self.member.engine().have_all_finished();
     }
 
     /// Sends on what rings of ended views still contain. No other step of a poll does: this member
@@ -429,6 +435,7 @@ impl Node {
         self.member.engine_mut().before_sleep();
         self.control_plane.look_at_bootstrap();
         self.shared.ask_for_sample();
+        self.note_waiting_logs();
         if self.terms.suspect_after.is_some() {
             self.clock.look();
         } else {
@@ -447,7 +454,8 @@ impl Node {
             let records = self.catch_up_patience();
             self.has_chores |= records == Some(Duration::ZERO);
             let lags = self.lags.patience(self.control_plane.now());
-            let waits = [records, wake_in, self.control_plane.patience(), due, retired, opening, lacking, lags];
+            let logs = self.logs.as_ref().and_then(Logs::patience);
+            let waits = [records, wake_in, self.control_plane.patience(), due, retired, opening, lacking, lags, logs];
             let sleep = waits.into_iter().flatten().fold(at_most, Duration::min);
             self.fabric.sleep(sleep);
             self.older_due = true;

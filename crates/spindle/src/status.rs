@@ -177,7 +177,7 @@ impl Status {
             });
             let (stats, latency) = totals(&spec.name, home.subgroup_stats(there).unwrap_or_default());
             let log = number.and_then(|number| handles[number].log.as_ref());
-            let log = log.map(|log| log.status(home.persisted(there), home.durable(there)));
+            let log = log.and_then(|log| log.status(home.persisted(there), home.durable(there)));
             Some(SubgroupStatus { name: spec.name.clone(), stats, latency, stable, log, members: members.collect() })
         });
         let subgroups: Vec<SubgroupStatus> = subgroups.collect();

@@ -268,13 +268,13 @@ fn a_configuration_without_a_place_for_logs_is_refused_and_so_are_old_logs() {
 fn a_log_that_is_too_long_loses_its_oldest_segments() {
     let scratch = Scratch::new("logs-retention");
     let mut config = config(&scratch, 1, 1);
-    config.log = LogSettings { segment_bytes: 8192, bytes_max: Some(1), age_max: None };
+    config.log = LogSettings { segment_bytes: 8192, bytes_max: Some(1), ..LogSettings::default() };
     let mut group = Group::new(&config);
     let receipts: Vec<Receipt> = (0..150_u8).map(|i| group.send(0, &[i; 200])).collect();
     let last = receipts.last().unwrap().durable();
     group.poll_until("durable", |_| last.wait(Duration::ZERO).is_ok());
     let start = Instant::now();
-    // A poll prunes only if there is something else to do, at most once a second.
+    // The thread of the logs prunes once a second, if something was written.
     let first = loop {
         let receipt = group.send(0, b"small");
         group.poll_until("durable", |_| receipt.durable().wait(Duration::ZERO).is_ok());
@@ -316,4 +316,90 @@ fn a_member_whose_log_fails_ends_and_the_others_continue() {
     group.poll_until("view 2", |group| group.nodes[0].0.view().members.len() == 1);
     let receipt = group.send(0, b"last");
     group.poll_until("durable", |_| receipt.durable().wait(Duration::ZERO).is_ok());
+}
+
+/// The process passes the check, and its directory is spoilt before it is admitted. No suspicion
+/// ends it.
+#[test]
+fn a_member_that_cant_make_its_logs_leaves_in_order_and_may_come_again() {
+    let scratch = Scratch::new("logs-unmade");
+    let config = |member: u32| Config {
+        runtime_dir: Some(scratch.0.join("run")),
+        data_dir: Some(scratch.0.join(format!("data-{member}"))),
+        suspect_after: None,
+        gather_timeout: LONG,
+        ..config(&scratch, 2, 1)
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    let first = config(1);
+    let first = std::thread::spawn(move || {
+        first.join_with(&mut |_| tell.send(()).unwrap_or_default(), &std::sync::atomic::AtomicBool::new(false))
+    });
+    told.recv_timeout(LONG).unwrap();
+    let log = scratch.0.join("data-1/log");
+    std::fs::write(&log, "no directory").unwrap();
+    let mut second = config(2).join().unwrap();
+    let _publisher = second.publisher("ledger").unwrap();
+    let error = first.join().unwrap().unwrap_err();
+    assert!(matches!(error, JoinError::LogDir { .. }), "{error}");
+    let mut poll_until = |done: &mut dyn FnMut(&Node) -> bool| {
+        let (start, mut delivered) = (Instant::now(), Delivered::default());
+        while !done(&second) {
+            second.poll(&mut delivered).unwrap();
+            assert!(start.elapsed() < LONG, "{:?}", second.status());
+        }
+    };
+    poll_until(&mut |second| second.view().members.len() == 1);
+    std::fs::remove_file(&log).unwrap();
+    let again = config(1);
+    let again = std::thread::spawn(move || again.join());
+    poll_until(&mut |second| second.view().members.len() == 2 && again.is_finished());
+    again.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_subgroup_that_comes_back_without_a_log_ends_the_waits_for_the_old_one() {
+    let scratch = Scratch::new("logs-dropped");
+    // With one copy too few, no message becomes durable.
+    let mut group = Group::new(&config(&scratch, 2, 3));
+    let receipt = group.send(0, b"logged");
+    group.poll_until("delivery", |_| receipt.outcome().is_some());
+    assert!(group.nodes[0].0.propose_change(Change::Drop("ledger".to_string())).unwrap());
+    group.poll_until("view 2", |group| group.nodes.iter().all(|(node, _)| node.view().id.0 == 2));
+    assert_eq!(receipt.durable().wait(Duration::ZERO), Err(NotDurable::Unknown));
+    let spec = SubgroupSpec { window: 16, message_bytes_max: 200, ..SubgroupSpec::of_everyone("ledger") };
+    assert!(group.nodes[0].0.propose_change(Change::Create(spec)).unwrap());
+    group.poll_until("view 3", |group| group.nodes.iter().all(|(node, _)| node.view().id.0 == 3));
+    assert_eq!(receipt.durable().wait(LONG), Err(NotDurable::Dropped));
+    let start = Instant::now();
+    let receipt = loop {
+        // The ring of the first subgroup has to be looked through before.
+        match group.publishers[0].send_tracked(b"in memory", Duration::ZERO) {
+            Ok(receipt) => break receipt,
+            Err(SendError::NoSender | SendError::Full { .. }) => assert!(start.elapsed() < LONG),
+            Err(error) => panic!("{error}"),
+        }
+        group.poll();
+    };
+    group.poll_until("delivery", |_| receipt.outcome().is_some());
+    assert_eq!(receipt.durable().wait(LONG), Err(NotDurable::InMemory));
+    let logs: Vec<_> = group.nodes[0].0.status().subgroups.into_iter().map(|subgroup| subgroup.log).collect();
+    assert_eq!(logs, [None, None]);
+}
+
+#[test]
+fn a_member_makes_no_segments_for_a_subgroup_that_it_is_not_in() {
+    let scratch = Scratch::new("logs-elsewhere");
+    let mut config = config(&scratch, 3, 2);
+    config.subgroups[0].members = spindle::Who::First(2);
+    let nodes: Vec<Node> = config.local().unwrap();
+    drop(nodes);
+    let files = |member| {
+        let names = std::fs::read_dir(log_dir(&scratch, member).join("subgroup-00000000")).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(files(3), ["name", "state"]);
+    assert!(files(1).iter().any(|name| name.starts_with("spare-")), "{:?}", files(1));
 }

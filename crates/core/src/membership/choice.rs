@@ -384,7 +384,8 @@ impl<T: Table> Choice<'_, T> {
 
     /// INV-LOG-CLOCK: sets the clocks with which logged subgroups continue in `next`, of those for
     /// which `is_touched` holds. None of the messages below the [trims](Self::trims) has a later
-    /// one: each holder has them all, and has written down a clock that is no earlier.
+    /// one: each holder has them all, and has written down a clock that is no earlier. So the
+    /// smallest is enough. A larger one may be that of a message that no member delivers.
     fn set_clocks(&self, next: &mut View, holders: &[Rank], is_touched: impl Fn(SubgroupId) -> bool) {
         let view = self.poll.view;
         for spec in next.subgroups.iter_mut().filter(|spec| spec.is_logged()) {

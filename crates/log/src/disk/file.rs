@@ -23,18 +23,14 @@ pub struct FileDisk {
 const LOOKS_MAX: u32 = 100;
 
 impl FileDisk {
-    /// The directory `root`, which is created if it is missing.
+    /// The directory `root`, which is created if it is missing, with
+    /// [`create_directories`].
     ///
     /// # Errors
     /// The error of the file system.
     pub fn new(root: impl Into<PathBuf>) -> io::Result<Self> {
         let root = root.into();
-        if !root.is_dir() {
-            fs::create_dir_all(&root)?;
-            if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                fs::File::open(parent)?.sync_all()?;
-            }
-        }
+        create_directories(&root)?;
         Ok(Self { root, is_read_only: false })
     }
 
@@ -78,6 +74,34 @@ impl FileDisk {
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
+}
+
+/// Creates a directory and the parents that are missing. A crash of the machine after that loses none
+/// of them: the directory of each new name is synced.
+///
+/// # Errors
+/// The error of the file system.
+pub fn create_directories(path: &Path) -> io::Result<()> {
+    create_each(path, &mut |directory| fs::File::open(directory)?.sync_all())
+}
+
+/// Creates what is missing, the outermost first. `sync` gets the directory of each new name.
+fn create_each(path: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Err(ErrorKind::NotFound.into()),
+    };
+    create_each(parent, sync)?;
+    match fs::create_dir(path) {
+        // Another process was faster.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+        created => created?,
+    }
+    sync(parent)
 }
 
 /// The process that has locked a file, by what it wrote into it.
@@ -201,5 +225,30 @@ impl File for Opened {
 
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_of_each_new_name_is_synced() {
+        let root = std::env::temp_dir().join(format!("spindle-log-directories-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        let mut synced = Vec::new();
+        let path = root.join("a/b");
+        create_each(&path, &mut |directory| {
+            synced.push(directory.to_path_buf());
+            Ok(())
+        })
+        .expect("it can be created");
+        let is_there = path.is_dir();
+        create_each(&path, &mut |directory| panic!("{}", directory.display())).expect("it exists");
+        fs::write(root.join("file"), "").expect("it can be written");
+        let refused = create_directories(&root.join("file/c"));
+        fs::remove_dir_all(&root).expect("it exists");
+        assert!(is_there && refused.is_err());
+        assert_eq!(synced, [std::env::temp_dir(), root.clone(), root.join("a")]);
     }
 }

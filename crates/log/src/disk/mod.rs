@@ -7,7 +7,7 @@ mod file;
 #[cfg(any(test, feature = "testing"))]
 mod sim;
 
-pub use file::FileDisk;
+pub use file::{FileDisk, create_directories};
 #[cfg(any(test, feature = "testing"))]
 pub use sim::{Faults, SimDisk};
 

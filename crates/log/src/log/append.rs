@@ -167,9 +167,17 @@ impl Log {
         self.add_spare(&path)
     }
 
-    /// A path for [`make_file`], if fewer spares than configured are there.
+    /// Notes that records are about to come, so that spares are wanted before the first one.
+    pub(crate) fn expect_records(&mut self) {
+        self.is_used = true;
+    }
+
+    /// A path for [`make_file`], if fewer spares than configured are there. A log that has never
+    /// got a record, and expects none, wants no spare.
     pub(crate) fn wanted_spare(&mut self) -> Option<String> {
-        (self.spares.len() < self.config.spares && self.check_alive().is_ok()).then(|| self.new_spare_path())
+        let is_used = self.is_used || self.active.is_some();
+        let is_wanted = is_used && self.spares.len() < self.config.spares && self.check_alive().is_ok();
+        is_wanted.then(|| self.new_spare_path())
     }
 
     /// Makes spares until the configured number is there.

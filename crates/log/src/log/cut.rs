@@ -11,6 +11,7 @@ use crate::mutation::mutation;
 use crate::version::Version;
 
 /// Which records may be pruned. Every bound that is set allows pruning; none set allows nothing.
+/// `before` and `snapshot` limit what the other bounds allow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// Segments are pruned from the oldest on while the log has more bytes than this.
@@ -19,6 +20,8 @@ pub struct Retention {
     pub clock_min: Option<u64>,
     /// Segments are pruned whose last version is at most this: that of a snapshot.
     pub snapshot: Option<Version>,
+    /// Only records below this are pruned: what other members have on their disks.
+    pub before: Option<Version>,
 }
 
 /// The part of a log that a rule allows to prune.
@@ -39,7 +42,8 @@ impl View {
         let total: u64 = self.segments.iter().map(|segment| segment.length).sum();
         for segment in self.segments.iter().take(self.segments.len().saturating_sub(1)) {
             let body = segment.body();
-            let is_contained = retention.snapshot.is_none_or(|snapshot| body.last <= snapshot);
+            let is_contained = retention.snapshot.is_none_or(|snapshot| body.last <= snapshot)
+                && retention.before.is_none_or(|before| body.last < before);
             let is_large = retention.bytes_max.is_some_and(|max| total - prunable.bytes > max);
             let is_old = retention.clock_min.is_some_and(|min| body.last_clock < min);
             let by_snapshot_alone =
@@ -56,6 +60,16 @@ impl View {
 }
 
 impl Log {
+    /// The clock of the last record of the oldest segment: with a higher
+    /// [`clock_min`](Retention::clock_min) the segment can be pruned. `None` if it is the newest one
+    /// as well.
+    pub fn oldest_segment_clock(&self) -> Option<u64> {
+        let view = self.shared.view();
+        let oldest = view.segments.front().filter(|_| view.segments.len() > 1)?;
+        let clock = oldest.body().last_clock;
+        Some(clock)
+    }
+
     /// Prunes whole segments by a retention rule, never past a [`Hold`](super::Hold) nor the last
     /// segment. Returns the number of segments.
     ///

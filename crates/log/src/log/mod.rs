@@ -60,6 +60,8 @@ pub struct Log {
     names_are_dirty: bool,
     written: Vec<Written>,
     indexed_at: u64,
+    /// Whether records are expected, though there may be none yet.
+    is_used: bool,
     spares: Vec<String>,
     next_spare: u64,
     /// Files for records that are larger than a segment, from `make_room` to `begin`.

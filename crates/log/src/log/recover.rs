@@ -113,6 +113,7 @@ impl Log {
             names_are_dirty: false,
             written: Vec::new(),
             indexed_at,
+            is_used: false,
             spares: Vec::new(),
             next_spare: 0,
             large: VecDeque::new(),

@@ -4,8 +4,8 @@ use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::store::Store;
 use crate::version::Version;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, PoisonError};
 
 /// Runs functions on the thread that owns a store, from any thread that may wait for it.
 #[derive(Clone)]
@@ -58,8 +58,7 @@ impl WriterHandle {
             let last = log.last().map(|version| (version, log.last_clock()));
             Ok::<_, Error>((last, log.readers(), config.chunk_bytes, config.queue_bytes))
         })??;
-        let flow = Arc::new(Flow::default());
-        *flow.durable.lock().unwrap_or_else(PoisonError::into_inner) = readers.durable();
+        let flow = Arc::new(Flow::new(readers.durable()));
         let (returned, empty) = sync_channel(RETURNED_MAX);
         self.send(Command::Open(subgroup, flow.clone(), returned))?;
         let commands = self.commands.clone();

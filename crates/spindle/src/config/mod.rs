@@ -4,6 +4,7 @@ use crate::error::JoinError;
 use spindle_core::control::Adoption;
 use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{Ablation, Durability, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId, limits};
+use spindle_log::limits::LOG_NAME_BYTES_MAX;
 use spindle_transport::rendezvous::{GroupName, RuntimeDir};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -114,6 +115,11 @@ pub struct LogSettings {
     pub bytes_max: Option<u64>,
     /// The age of the messages that are kept, by this host's clock. `None`: any age.
     pub age_max: Option<Duration>,
+    /// How long a group that finishes waits for this member's disk, if that takes nothing: it is
+    /// full, or does not answer. After that this member ends with
+    /// [`Ended::LogFull`](crate::Ended::LogFull) or [`Ended::Log`](crate::Ended::Log), and the
+    /// others finish. Default: 60 s. A lower value leaves less time to free space.
+    pub wait_max: Duration,
 }
 
 impl LogSettings {
@@ -124,7 +130,7 @@ impl LogSettings {
 
 impl Default for LogSettings {
     fn default() -> LogSettings {
-        LogSettings { segment_bytes: 64 << 20, bytes_max: None, age_max: None }
+        LogSettings { segment_bytes: 64 << 20, bytes_max: None, age_max: None, wait_max: Duration::from_secs(60) }
     }
 }
 
@@ -215,7 +221,12 @@ impl Config {
             return Err(JoinError::Founders { got: self.founders });
         }
         self.view((1..=u64::from(self.founders)).map(MemberId).collect()).check()?;
-        match self.subgroups.iter().find(|subgroup| subgroup.is_logged()) {
+        let logged = || self.subgroups.iter().filter(|subgroup| subgroup.is_logged());
+        if let Some(long) = logged().find(|subgroup| subgroup.name.len() > LOG_NAME_BYTES_MAX) {
+            let (subgroup, bytes) = (long.name.clone(), long.name.len() as u64);
+            return Err(JoinError::LogName { subgroup, bytes });
+        }
+        match logged().next() {
             Some(logged) if self.data_dir.is_none() => Err(JoinError::NoDataDir { subgroup: logged.name.clone() }),
             Some(_) => Ok(self.log.files().check()?),
             None => Ok(()),

@@ -1,11 +1,11 @@
 //! Receipts: the outcome of one message, and its durability, for the thread or task that asks.
-use crate::logs::{Copies, DurableFrontier, Found};
-use crate::shared::Upcall;
+use crate::logs::{Copies, DurabilityState, DurableFrontier, Found};
+use crate::shared::{Awaited, Ticket, Upcall};
 use spindle_core::ViewId;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// The outcome of one message, for the sending thread or any other. It is also a future, in any
@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 #[must_use = "a message whose outcome is not asked for is sent cheaper without a receipt"]
 pub struct Receipt {
     slot: Arc<Slot>,
-    /// `None` in a subgroup that is not logged.
+    /// `None` in a subgroup that was never logged.
     frontier: Option<Arc<DurableFrontier>>,
+    ticket: Ticket<Option<Outcome>>,
 }
 
 /// The outcome of a message.
@@ -63,48 +64,37 @@ pub enum NotDelivered {
     Ended,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    state: Mutex<State>,
-    resolved: Condvar,
-}
+/// The outcome of a message, once it is known.
+pub(super) type Slot = Awaited<Option<Outcome>>;
 
-#[derive(Debug, Default)]
-struct State {
-    outcome: Option<Outcome>,
-    wakers: Vec<Waker>,
+impl Slot {
+    /// Sets the outcome, unless it was set before.
+    pub(super) fn resolve(&self, outcome: Outcome) {
+        self.change(|known| _ = known.get_or_insert(outcome));
+    }
 }
 
 impl Receipt {
     pub(super) fn new(slot: Arc<Slot>, frontier: Option<Arc<DurableFrontier>>) -> Receipt {
-        Receipt { slot, frontier }
+        Receipt { slot, frontier, ticket: Ticket::default() }
     }
 
     /// Returns the outcome, if it is known.
     pub fn outcome(&self) -> Option<Outcome> {
-        self.slot.lock().outcome
+        self.slot.look(|outcome| *outcome)
     }
 
     /// Waits up to `timeout` for the outcome. In a handler it does not wait, because the waiting
     /// thread is the one that finds the outcome.
     pub fn wait(&self, timeout: Duration) -> Option<Outcome> {
-        let start = Instant::now();
-        let mut state = self.slot.lock();
-        while state.outcome.is_none() && !Upcall::is_running() {
-            // A wait longer than the life of any process ends early and is repeated.
-            let left = timeout.saturating_sub(start.elapsed()).min(Duration::from_secs(3600));
-            if left.is_zero() {
-                break;
-            }
-            state = self.slot.resolved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state.outcome
+        let until = (Instant::now(), timeout);
+        self.slot.wait(until, || !Upcall::is_running(), |outcome| *outcome, Option::is_some)
     }
 
     /// Returns the durability of the message: a wait, or a future, for the moment at which the
     /// message is on the disks of all members of its subgroup.
     pub fn durable(&self) -> Durable {
-        Durable { receipt: self.clone() }
+        Durable { receipt: self.clone(), ticket: Ticket::default() }
     }
 }
 
@@ -118,6 +108,7 @@ impl Receipt {
 #[must_use = "it does nothing unless it is waited for"]
 pub struct Durable {
     receipt: Receipt,
+    ticket: Ticket<DurabilityState>,
 }
 
 /// Why a message is not durable, or not known to be.
@@ -158,6 +149,12 @@ pub enum NotDurable {
         "the message was delivered, and members that had it are gone before it was on enough disks: send it again if that matters"
     )]
     MembersLost,
+    /// The message was delivered, and its subgroup was dropped before the message was known to be
+    /// durable. A subgroup of the same name was created, which keeps no log.
+    #[error(
+        "the subgroup was dropped before the message was known to be durable, and the one that now has its name keeps no log: look for the message in the logs before sending it again"
+    )]
+    Dropped,
     /// No member has delivered the message, and none will.
     #[error("the message was not sent: {0}")]
     NotDelivered(NotDelivered),
@@ -181,7 +178,8 @@ impl Durable {
             return Err(NotDurable::Undelivered { waited: start.elapsed() });
         };
         let (epoch, sequence) = delivered(outcome)?;
-        match frontier.wait(epoch, sequence, start, timeout) {
+        let look = |durability: &DurabilityState| durability.find(epoch, sequence);
+        match frontier.wait((start, timeout), || !Upcall::is_running(), look, Found::is_final) {
             Found::Pending(Copies { present, needed }) if present >= needed => {
                 Err(NotDurable::Unsynced { waited: start.elapsed() })
             }
@@ -193,14 +191,16 @@ impl Durable {
 impl Future for Durable {
     type Output = Result<(), NotDurable>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(frontier) = self.receipt.frontier.clone() else { return Poll::Ready(Err(NotDurable::InMemory)) };
-        let Poll::Ready(outcome) = Pin::new(&mut self.receipt).poll(context) else { return Poll::Pending };
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Durable { receipt, ticket } = self.get_mut();
+        let Some(frontier) = receipt.frontier.clone() else { return Poll::Ready(Err(NotDurable::InMemory)) };
+        let Poll::Ready(outcome) = Pin::new(receipt).poll(context) else { return Poll::Pending };
         let (epoch, sequence) = match delivered(outcome) {
             Ok(position) => position,
             Err(error) => return Poll::Ready(Err(error)),
         };
-        frontier.poll(epoch, sequence, context).map(|found| durable(&found))
+        let look = |durability: &DurabilityState| durability.find(epoch, sequence);
+        frontier.poll(ticket, context, look, Found::is_final).map(|found| durable(&found))
     }
 }
 
@@ -219,6 +219,8 @@ fn durable(found: &Found) -> Result<(), NotDurable> {
         Found::Lost => Err(NotDurable::MembersLost),
         Found::Pending(Copies { present, needed }) => Err(NotDurable::TooFewCopies { present, needed }),
         Found::Ended => Err(NotDurable::Unknown),
+        Found::InMemory => Err(NotDurable::InMemory),
+        Found::Dropped => Err(NotDurable::Dropped),
     }
 }
 
@@ -226,32 +228,8 @@ impl Future for Receipt {
     type Output = Outcome;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
-        let mut state = self.slot.lock();
-        match state.outcome {
-            Some(outcome) => Poll::Ready(outcome),
-            None => {
-                if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-                    state.wakers.push(context.waker().clone());
-                }
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sets the outcome, unless it was set before.
-    pub(super) fn resolve(&self, outcome: Outcome) {
-        let wakers = {
-            let mut state = self.lock();
-            state.outcome.get_or_insert(outcome);
-            std::mem::take(&mut state.wakers)
-        };
-        self.resolved.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        let Receipt { slot, ticket, .. } = self.get_mut();
+        let found = slot.poll(ticket, context, |outcome| *outcome, Option::is_some);
+        found.map(|outcome| outcome.unwrap_or(Outcome::Unknown))
     }
 }

@@ -325,6 +325,14 @@ impl SubgroupHandles {
         Ok(())
     }
 
+    /// The messages that its log does not have on disk. `engine` is that of its [home](Self::home).
+    pub(crate) fn unsynced(&self, engine: &Engine) -> u64 {
+        let Some(log) = &self.log else { return 0 };
+        let of_epoch = self.home.and_then(|(epoch, id)| Some((epoch, engine.subgroup_stats(id)?.delivered)));
+        let (epoch, delivered) = of_epoch.unwrap_or((ViewId(0), 0));
+        log.unsynced(epoch, delivered)
+    }
+
     /// Reports deliveries to the holders of receipts. Returns whether some of them still wait.
     pub(crate) fn look_after_receipts(&self, engine: &mut Engine, fabric: &Mesh) -> bool {
         self.home.is_some_and(|(_, id)| self.slot.tracker.look(id, engine, fabric))

@@ -8,7 +8,7 @@ use crate::control_plane::{BootstrapDriver, BootstrapTerms, ControlPlane, Contro
 use crate::data_dir::DataDir;
 use crate::error::JoinError;
 use crate::handler::{Batch, Handler};
-use crate::logs::{Logs, OldLogs};
+use crate::logs::{self, Logs, OldLogs};
 use crate::random::{random_id, random_word};
 use crate::transfer::TARGET;
 use spindle_core::control::{Attempts, FoundGroup, LearnError, Refusal, Roster, Seek, SharedSettings, Wants};
@@ -100,6 +100,7 @@ impl<'a> Candidate<'a> {
         cancelled: &'a AtomicBool,
     ) -> Result<Candidate<'a>, JoinError> {
         config.check()?;
+        logs::check(config)?;
         let (dir, group) = config.place()?;
         let event_count =
             if config.network.is_some() { MemberEventCount::with_event() } else { MemberEventCount::create() };
@@ -421,6 +422,7 @@ impl<'a> Candidate<'a> {
         let unreadable = || JoinError::UnreadableSettings { settings: settings.text().to_string() };
         let taken = take_over(self.own, settings).ok_or_else(unreadable)?;
         taken.check()?;
+        logs::check(&taken)?;
         if self.settings != *settings {
             let differences = self.own_settings.differences(settings);
             let told: Vec<String> = differences.iter().map(ToString::to_string).collect();

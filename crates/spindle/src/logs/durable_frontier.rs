@@ -1,31 +1,37 @@
 //! The durable frontier of a subgroup, for threads and tasks that wait for it.
-use crate::shared::Upcall;
+use crate::shared::Awaited;
 use spindle_core::{Durability, DurableRise, Position, SubgroupSpec, ViewId};
 use std::ops::Range;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
-
-/// The longest single sleep of a wait, which is repeated.
-const SLEEP_MAX: Duration = Duration::from_secs(3600);
 
 /// The frontier, and the threads and tasks that wait for it.
-#[derive(Debug, Default)]
-pub(crate) struct DurableFrontier {
-    state: Mutex<State>,
-    risen: Condvar,
-}
+pub(crate) type DurableFrontier = Awaited<DurabilityState>;
 
+/// The durability of a subgroup's messages, as far as it is known.
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct DurabilityState {
     /// All messages before it are on the disks of all members, but for those in `lost`.
     frontier: Option<Position>,
     /// Messages that are on too few disks for ever.
     lost: Vec<Range<Position>>,
-    copies: Copies,
-    /// Whether this member is no longer in the subgroup.
-    has_ended: bool,
-    wakers: Vec<Waker>,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Standing {
+    Logged(Copies),
+    /// The subgroup was dropped, and one of its name was created that keeps no log: since this
+    /// epoch.
+    InMemory {
+        since: ViewId,
+    },
+    /// This member is no longer in the subgroup.
+    Ended,
+}
+
+impl Default for Standing {
+    fn default() -> Standing {
+        Standing::Logged(Copies::default())
+    }
 }
 
 /// The members of a subgroup, and how many it needs for a message to become durable.
@@ -35,13 +41,6 @@ pub(crate) struct Copies {
     pub(crate) needed: u32,
 }
 
-impl Copies {
-    pub(crate) fn of(spec: &SubgroupSpec) -> Copies {
-        let Durability::Logged { copies: needed } = spec.durability else { return Copies::default() };
-        Copies { present: spec.members.len() as u32, needed }
-    }
-}
-
 /// The result of a look at one message.
 pub(crate) enum Found {
     Durable,
@@ -49,36 +48,38 @@ pub(crate) enum Found {
     Lost,
     Pending(Copies),
     Ended,
+    /// Its subgroup kept no log when it was delivered.
+    InMemory,
+    /// Its subgroup was dropped, and has a successor without a log.
+    Dropped,
 }
 
-impl State {
-    fn find(&self, epoch: ViewId, sequence: u64) -> Found {
+impl Found {
+    pub(crate) fn is_final(&self) -> bool {
+        !matches!(self, Found::Pending(_))
+    }
+}
+
+impl DurabilityState {
+    pub(crate) fn find(&self, epoch: ViewId, sequence: u64) -> Found {
         let position = Position { epoch, sequence };
-        match self.has_ended {
+        match self.standing {
+            Standing::InMemory { since } if epoch >= since => Found::InMemory,
             _ if self.lost.iter().any(|lost| lost.contains(&position)) => Found::Lost,
             _ if self.frontier.is_some_and(|frontier| position < frontier) => Found::Durable,
-            true => Found::Ended,
-            false => Found::Pending(self.copies),
+            Standing::InMemory { .. } => Found::Dropped,
+            Standing::Ended => Found::Ended,
+            Standing::Logged(copies) => Found::Pending(copies),
         }
+    }
+
+    /// All messages before it are on the disks of all members, or stay on too few.
+    pub(crate) fn frontier(&self) -> Option<Position> {
+        self.frontier
     }
 }
 
 impl DurableFrontier {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the state and wakes all that wait.
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let wakers = {
-            let mut state = self.lock();
-            change(&mut state);
-            std::mem::take(&mut state.wakers)
-        };
-        self.risen.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
     pub(crate) fn raise(&self, DurableRise { frontier, covers_older }: DurableRise) {
         self.change(|state| {
             let first = |epoch| Position { epoch, sequence: 0 };
@@ -90,41 +91,31 @@ impl DurableFrontier {
         });
     }
 
-    /// Notes the members of a new epoch, which this member is in.
-    pub(crate) fn set_copies(&self, copies: Copies) {
-        self.change(|state| (state.copies, state.has_ended) = (copies, false));
+    /// Notes the members of the epoch that begins with the view `epoch`, if this member is in it.
+    pub(crate) fn begin(&self, epoch: ViewId, spec: Option<&SubgroupSpec>) {
+        let standing = match spec {
+            None => Standing::Ended,
+            Some(SubgroupSpec { durability: Durability::Logged { copies }, members, .. }) => {
+                Standing::Logged(Copies { present: members.len() as u32, needed: *copies })
+            }
+            Some(_) => Standing::InMemory { since: epoch },
+        };
+        self.stand(standing);
     }
 
-    /// Notes that this member is no longer in the subgroup.
+    fn stand(&self, standing: Standing) {
+        self.change(|state| {
+            state.standing = match (state.standing, standing) {
+                // A later epoch of the same successor, or its end.
+                (known @ Standing::InMemory { .. }, Standing::InMemory { .. } | Standing::Ended) => known,
+                _ => standing,
+            }
+        });
+    }
+
+    /// Notes that the group has ended for this member.
     pub(crate) fn end(&self) {
-        self.change(|state| state.has_ended = true);
-    }
-
-    /// Waits for the message up to `timeout` from `start`. In a handler it does not wait, because
-    /// the waiting thread is the one that raises the frontier.
-    pub(crate) fn wait(&self, epoch: ViewId, sequence: u64, start: Instant, timeout: Duration) -> Found {
-        let mut state = self.lock();
-        loop {
-            let found = state.find(epoch, sequence);
-            let left = timeout.saturating_sub(start.elapsed()).min(SLEEP_MAX);
-            if !matches!(found, Found::Pending(_)) || left.is_zero() || Upcall::is_running() {
-                return found;
-            }
-            state = self.risen.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    pub(crate) fn poll(&self, epoch: ViewId, sequence: u64, context: &Context<'_>) -> Poll<Found> {
-        let mut state = self.lock();
-        match state.find(epoch, sequence) {
-            Found::Pending(_) => {
-                if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-                    state.wakers.push(context.waker().clone());
-                }
-                Poll::Pending
-            }
-            found => Poll::Ready(found),
-        }
+        self.stand(Standing::Ended);
     }
 }
 
@@ -139,7 +130,7 @@ mod tests {
     #[test]
     fn messages_that_an_epoch_left_on_too_few_disks_stay_lost() {
         let frontier = DurableFrontier::default();
-        let found = |epoch, sequence| frontier.lock().find(ViewId(epoch), sequence);
+        let found = |epoch, sequence| frontier.look(|state| state.find(ViewId(epoch), sequence));
         frontier.raise(rise(1, 3, true));
         assert!(matches!(found(1, 2), Found::Durable) && matches!(found(1, 3), Found::Pending(_)));
         frontier.raise(rise(2, 0, true));
@@ -150,5 +141,19 @@ mod tests {
         assert!(matches!(found(4, 4), Found::Durable) && matches!(found(3, 7), Found::Lost));
         frontier.end();
         assert!(matches!(found(4, 5), Found::Ended));
+    }
+
+    #[test]
+    fn a_successor_without_a_log_ends_the_waits() {
+        let frontier = DurableFrontier::default();
+        let found = |epoch, sequence| frontier.look(|state| state.find(ViewId(epoch), sequence));
+        frontier.raise(rise(1, 3, true));
+        let spec = SubgroupSpec::of_everyone("ledger");
+        frontier.begin(ViewId(3), Some(&spec));
+        frontier.begin(ViewId(4), Some(&spec));
+        assert!(matches!(found(1, 2), Found::Durable) && matches!(found(1, 3), Found::Dropped));
+        assert!(matches!(found(3, 0), Found::InMemory) && matches!(found(4, 0), Found::InMemory));
+        frontier.end();
+        assert!(matches!(found(1, 3), Found::Dropped) && matches!(found(4, 0), Found::InMemory));
     }
 }

@@ -2,57 +2,58 @@
 //!
 //! The polling thread copies stable messages into chunks, in the upcall [`SubgroupLog::take`], and
 //! never waits for the disk. The thread of [`Writer`] commits them and sends a notice. The polling
-//! thread then reports to the engine what is on disk. A record is a [`LoggedMessage`].
-use crate::config::{LogSettings, Terms};
+//! thread then reports to the engine what is on disk. A record is a
+//! [`LoggedMessage`](spindle_log::LoggedMessage).
+use crate::config::Terms;
 use crate::control_plane::{ControlPlane, RestartDriver};
 use crate::error::{Ended, JoinError};
-use crate::handler::LoggedExtent;
-use crate::node::Replay;
 use crate::shared::{Notices, lock};
+use retention::{PRUNE_EVERY, Pruning};
 use spindle_core::control::{Incarnation, RestartLog, RestartRecord};
-use spindle_core::{MemberId, Position, Record, Records, Rows, SubgroupSpec, View, ViewId};
-use spindle_log::{
-    Appender, DataDirectory, Error, FileDisk, Identity, LoggedMessage, PayloadKind, Reader, Retention, Store, Version,
-    Writer,
-};
+use spindle_core::{MemberId, Position, View, ViewId};
+use spindle_log::{DataDirectory, Error, FileDisk, Identity, PayloadKind, Store, Version, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{debug, warn};
 
+#[cfg(test)]
+mod catch_up_tests;
 mod catching_up;
+mod directory;
 mod durable_frontier;
 mod fetching;
 mod lacking;
 mod lending;
 mod old;
+mod retention;
 mod serving;
+mod subgroup_log;
+#[cfg(test)]
+mod tests;
 
 pub use catching_up::CatchUpStatus;
 pub(crate) use catching_up::LogCatchUp;
-pub(crate) use durable_frontier::{Copies, DurableFrontier, Found};
 use lacking::Lack;
-pub(crate) use old::OldLogs;
 pub(crate) use serving::RecordServer;
 use serving::RecordSource;
 
+pub(crate) use directory::check;
+pub(crate) use durable_frontier::{Copies, DurabilityState, DurableFrontier, Found};
+pub(crate) use old::OldLogs;
+pub use subgroup_log::LogStatus;
+pub(crate) use subgroup_log::SubgroupLog;
+
 /// The tracing target of logs.
 const TARGET: &str = "spindle::log";
-/// The pause between two looks for what can be pruned.
-const PRUNE_EVERY: Duration = Duration::from_secs(1);
 /// The directory of the logs in the data directory.
 const DIRECTORY: &str = "log";
 
 /// The thread that writes the logs of this member.
 pub(crate) struct Logs {
-    /// Dropped first: the thread commits what waits, and ends.
-    writer: Writer,
-    settings: LogSettings,
-    /// When the logs were pruned last.
-    pruned: Instant,
+    /// `None` once it is dropped.
+    writer: Option<Writer>,
     /// The logs that no subgroup's handles have taken yet, by name.
     vacant: BTreeMap<String, SubgroupLog>,
     me: MemberId,
@@ -63,6 +64,10 @@ pub(crate) struct Logs {
     /// The newest view that is on disk, or why it is not.
     recorded: Arc<Mutex<Result<ViewId, Error>>>,
     notices: Arc<Notices>,
+    /// How many messages were on disk, and since when no more are, while the group finishes.
+    stalled: Option<(u64, Instant)>,
+    /// How long that may last.
+    wait_max: Duration,
 }
 
 impl fmt::Debug for Logs {
@@ -73,8 +78,9 @@ impl fmt::Debug for Logs {
 
 impl Logs {
     /// Opens or creates the logs of all logged subgroups of `view`, also those that this member is
-    /// not in: it may enter them with a view that must not wait for a disk. `None` if no subgroup is
-    /// logged. When this returns, the view is on disk, and may be shown to others.
+    /// not in: it may enter them with a view that must not wait for a disk. A new log gets its
+    /// segments when this member enters the subgroup. `None` if no subgroup is logged. When this
+    /// returns, the view is on disk, and may be shown to others.
     ///
     /// The logs of an earlier process of this member continue. If they may lack records, they get them
     /// from the other members.
@@ -122,9 +128,6 @@ impl Logs {
             None => {
                 let path = data_dir.join(DIRECTORY);
                 let failed = |source| JoinError::LogDir { path: path.clone(), source };
-                fs::create_dir_all(&path).map_err(failed)?;
-                // The new directory is on disk before anything in it is.
-                sync(data_dir).map_err(failed)?;
                 let disk = Arc::new(FileDisk::new(&path).map_err(failed)?);
                 if DataDirectory::identity_of(&*disk)?.is_some() {
                     return Err(JoinError::OldLogs { path });
@@ -153,15 +156,22 @@ impl Logs {
         let notices = Arc::clone(control_plane.notices());
         let told = Arc::clone(&notices);
         let writer = Writer::start(store, move |_| told.ring())?;
-        let logs = numbers.into_iter().map(|(name, number, lacks)| {
+        let (mut logs, mut vacant) = (vec![], BTreeMap::new());
+        for (name, number, lacks) in numbers {
             let log = SubgroupLog::new(writer.appender(number)?, lacks, replays);
-            Ok((name, log))
-        });
-        let vacant = logs.collect::<Result<_, Error>>()?;
+            logs.push((number, Arc::clone(&log.frontier)));
+            vacant.insert(name, log);
+        }
+        if terms.log.bytes_max.is_some() || terms.log.age_max.is_some() {
+            let pruning = Pruning { settings: terms.log, logs };
+            writer.keep_up(PRUNE_EVERY, move |store| {
+                pruning.prune(store, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+            })?;
+        }
         debug!(target: TARGET, view = view.id.0, "logs opened");
         let recorded = Arc::new(Mutex::new(Ok(view.id)));
-        let (settings, pruned) = (terms.log, Instant::now());
-        Ok(Some(Logs { writer, settings, pruned, vacant, me, record, unordered: false, recorded, notices }))
+        let (writer, stalled, wait_max) = (Some(writer), None, terms.log.wait_max);
+        Ok(Some(Logs { writer, vacant, me, record, unordered: false, recorded, notices, stalled, wait_max }))
     }
 
     /// Orders to write `view`, which was decided, to the disk.
@@ -173,11 +183,12 @@ impl Logs {
 
     fn order(&mut self) {
         let (record, recorded, notices) = (self.record.clone(), Arc::clone(&self.recorded), Arc::clone(&self.notices));
-        self.unordered = !self.writer.post(move |store| {
+        let order = move |store: &mut Store| {
             let written = old::write(store, &record).map(|()| record.view.id);
             *lock(&recorded) = written;
             notices.ring();
-        });
+        };
+        self.unordered = !self.writer.as_ref().is_some_and(|writer| writer.post(order));
     }
 
     /// Whether the view that was [recorded](Self::record) last is on disk.
@@ -207,35 +218,37 @@ impl Logs {
         self.record.origins.iter().all(|origin| origin.name != name)
     }
 
-    /// Lets the thread prune the logs, at intervals.
-    pub(crate) fn prune(&mut self) {
-        let LogSettings { bytes_max, age_max, .. } = self.settings;
-        if (bytes_max.is_none() && age_max.is_none()) || self.pruned.elapsed() < PRUNE_EVERY {
-            return;
-        }
-        self.pruned = Instant::now();
-        // The clocks of records are times, or later.
-        let oldest =
-            age_max.map(|age| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age));
-        let clock_min = oldest.map(|oldest| u64::try_from(oldest.as_nanos()).unwrap_or(u64::MAX));
-        let rule = Retention { bytes_max, clock_min, snapshot: None };
-        // If the thread has too much to do, it prunes the next time. A failure stops the logs, and the
-        // next append reports it.
-        self.writer.post(move |store| {
-            if let Err(error) = store.retain(&rule) {
-                warn!(target: TARGET, %error, "logs are not pruned");
-            }
-        });
-    }
-
     /// Takes the log of a subgroup, once.
     pub(crate) fn take(&mut self, name: &str) -> Option<SubgroupLog> {
         self.vacant.remove(name)
     }
+
+    /// Notes how many messages are on disk, while the group waits for the rest of them: `None` if it
+    /// does not. Returns how long there have been no more, if that is too long.
+    pub(crate) fn note_wait(&mut self, synced: Option<u64>) -> Option<Duration> {
+        let now = Instant::now();
+        self.stalled = synced.map(|synced| match self.stalled {
+            Some((before, since)) if before == synced => (synced, since),
+            _ => (synced, now),
+        });
+        let (_, since) = self.stalled?;
+        Some(now.duration_since(since)).filter(|waited| *waited >= self.wait_max)
+    }
+
+    /// How long the group waits further for these logs, if it does.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let (_, since) = self.stalled?;
+        Some(self.wait_max.saturating_sub(since.elapsed()))
+    }
 }
 
-fn sync(path: &Path) -> std::io::Result<()> {
-    fs::File::open(path)?.sync_all()
+impl Drop for Logs {
+    fn drop(&mut self) {
+        // The thread commits what waits, and ends.
+        if let Some(Err(error)) = self.writer.take().map(Writer::stop) {
+            warn!(target: TARGET, %error, "logs are not closed");
+        }
+    }
 }
 
 /// The position of a record in its subgroup's order.
@@ -246,173 +259,3 @@ fn position(version: Version) -> Position {
 fn version(position: Position) -> Version {
     Version::new(position.epoch.0, position.sequence)
 }
-
-/// The log of one subgroup, at the polling thread.
-pub(crate) struct SubgroupLog {
-    appender: Appender,
-    /// For applications that wait for messages to become durable.
-    pub(crate) frontier: Arc<DurableFrontier>,
-    /// The newest message that was known to be on disk at the last look.
-    on_disk: Option<Version>,
-    /// Whether it had no room at the last look.
-    was_blocked: bool,
-    /// Whether the log had no room for a message since the last look.
-    is_blocked: bool,
-    failure: Option<Error>,
-    /// Whether it lacks records of older epochs.
-    lack: Lack,
-    /// The last record that an earlier process has written, and whether all later ones of older epochs
-    /// have come from others.
-    last_before: Option<Position>,
-    has_all: bool,
-    /// Whether its messages have to be given to the handler, and how far that is.
-    pub(crate) replay: Option<Replay>,
-}
-
-impl fmt::Debug for SubgroupLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SubgroupLog").field("on_disk", &self.on_disk).finish_non_exhaustive()
-    }
-}
-
-/// The state of one member's log of a subgroup.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct LogStatus {
-    /// How many sequence numbers of the epoch are on this member's disk. `None` while messages of
-    /// older epochs may not be.
-    pub persisted: Option<u64>,
-    /// How many are on the disks of all members. `None` while messages of older epochs may not be.
-    /// It does not rise while the subgroup has fewer members than
-    /// [`durable_copies`](crate::Durability::Logged).
-    pub durable: Option<u64>,
-    /// The bytes that wait for the disk.
-    pub queued_bytes: u64,
-    /// Whether the disk has no space for them.
-    pub is_full: bool,
-    /// How far the log is if it lacks records, and gets them from other members. Meanwhile nothing
-    /// counts as persisted, and messages wait in the rings.
-    pub catching_up: Option<CatchUpStatus>,
-}
-
-impl SubgroupLog {
-    /// Returns the log that continues with `appender`. It may lack records of older epochs. `replays`
-    /// says that the member was started again.
-    fn new(appender: Appender, lacks: bool, replays: bool) -> SubgroupLog {
-        SubgroupLog {
-            last_before: appender.last().map(|(last, _)| position(last)),
-            has_all: false,
-            replay: replays.then_some(Replay::Due),
-            appender,
-            frontier: Arc::default(),
-            on_disk: None,
-            was_blocked: false,
-            is_blocked: false,
-            failure: None,
-            lack: if lacks { Lack::Unknown } else { Lack::Nothing },
-        }
-    }
-
-    /// Returns what the log contains.
-    pub(crate) fn extent(&self, name: &str, is_complete: bool) -> LoggedExtent {
-        let readers = self.appender.readers();
-        let first = readers.oldest().map(position);
-        LoggedExtent { subgroup: name.to_string(), first, is_complete: is_complete && readers.floor().is_none() }
-    }
-
-    pub(crate) fn reader(&self) -> Reader {
-        self.appender.readers().reader()
-    }
-
-    /// Returns the last record before those that have come from others, once all of them have.
-    pub(crate) fn caught_up_from(&self) -> Option<Option<Position>> {
-        self.has_all.then_some(self.last_before)
-    }
-
-    /// Begins an epoch of the subgroup with a view: `spec`, if this member is in it. Returns whether
-    /// the log catches up.
-    pub(crate) fn begin(&mut self, view: ViewId, spec: Option<&SubgroupSpec>) -> bool {
-        self.lack.begin(view, spec.is_some());
-        match spec {
-            Some(spec) => self.frontier.set_copies(Copies::of(spec)),
-            None => self.frontier.end(),
-        }
-        // The engine of the epoch was made before the last look at what is on disk.
-        self.on_disk = None;
-        self.lack.is_some()
-    }
-
-    /// Copies messages on their way to the disk, as many as there is room for.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn take<R: Rows>(&mut self, records: &mut Records<'_, R>) {
-        let is_rest = records.is_rest();
-        if self.lack.is_some() {
-            // Other members send them with the records before them.
-            return self.lack.take(records);
-        }
-        records.offer(|record| match self.append(record, is_rest) {
-            Ok(()) => true,
-            Err(error) if error.is_transient() => {
-                self.is_blocked = true;
-                false
-            }
-            Err(error) => {
-                self.failure = Some(error);
-                false
-            }
-        });
-        self.flush();
-    }
-
-    fn append(&mut self, record: &Record<'_>, is_rest: bool) -> Result<(), Error> {
-        let prefix = LoggedMessage::prefix(record.message.sender_id.0, record.time);
-        let parts = [&prefix[..], record.message.payload];
-        let version = Version::new(record.position.epoch.0, record.position.sequence);
-        match is_rest {
-            true => self.appender.append_parts(version, record.clock, &parts),
-            false => self.appender.try_append_parts(version, record.clock, &parts),
-        }
-    }
-
-    /// Hands over what was copied. If the thread has too much to do, the next look does so.
-    fn flush(&mut self) {
-        if let Err(error) = self.appender.flush() {
-            self.failure.get_or_insert(error);
-        }
-    }
-
-    /// Looks at what the thread has done. Returns the newest message that is on disk, if the engine
-    /// has to know it, or that there is room again.
-    ///
-    /// # Errors
-    /// [`Ended::Log`]: nothing more reaches the disk.
-    pub(crate) fn look(&mut self, name: &str) -> Result<Option<Option<Position>>, Ended> {
-        self.flush();
-        if let Some(error) = self.failure.as_ref().or(self.appender.failure()) {
-            return Err(Ended::Log { subgroup: name.to_string(), reason: error.to_string() });
-        }
-        let is_full = self.appender.is_full();
-        if is_full && self.is_blocked && !self.was_blocked {
-            warn!(target: TARGET, subgroup = name, queued = self.appender.queued_bytes(), "the disk has no space for the log");
-        }
-        self.was_blocked = is_full && self.is_blocked;
-        let on_disk = self.appender.durable();
-        let has_room = std::mem::take(&mut self.is_blocked);
-        if on_disk == self.on_disk && !has_room {
-            return Ok(None);
-        }
-        self.on_disk = on_disk;
-        Ok(Some(on_disk.map(position)))
-    }
-
-    /// Returns the status; the frontiers are those of the engine.
-    pub(crate) fn status(&self, persisted: Option<u64>, durable: Option<u64>) -> LogStatus {
-        let catching_up = self.lack.status();
-        let is_full = self.appender.is_full() || catching_up.is_some_and(|status| status.is_full);
-        LogStatus { persisted, durable, queued_bytes: self.appender.queued_bytes(), is_full, catching_up }
-    }
-}
-
-#[cfg(test)]
-mod tests;

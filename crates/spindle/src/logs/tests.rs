@@ -1,255 +1,252 @@
-//! Records go from the log of one process to that of another.
-use super::fetching::{Fetch, FetchCounts, Fetched};
-use super::serving::{RecordSource, first, send};
-use super::{LogSettings, position};
-use crate::shared::Notices;
-use crate::transfer::{PATIENCE, TransferWay};
-use spindle_core::ViewId;
-use spindle_core::control::{NoRecords, RecordBound, RecordStreamEnd, WantedRecords};
-use spindle_fabric::pipe::PipeWriter;
-use spindle_log::{Error, FileDisk, Identity, PayloadKind, Readers, Retention, Store, StreamEnd, Version, Writer};
-use std::io::{self, Write};
+//! Logs over a disk that has no space, and what of them is kept.
+use super::*;
+use crate::config::{Config, LogSettings, Subgroup};
+use crate::error::Ended;
+use crate::handler::{Batch, Handler};
+use crate::node::{Node, Poll};
+use spindle_core::{Durability, DurableRise, Position, SubgroupId, ViewId};
+use spindle_log::disk::{File, Locked};
+use spindle_log::{Appender, Disk, FileDisk, Record, Store, Version};
+use std::fs;
+use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread;
-use std::time::Instant;
 
-/// A log in a directory that is removed with it.
-struct TestLog {
-    writer: Option<Writer>,
-    number: u32,
-    dir: PathBuf,
-}
+const LONG: Duration = Duration::from_secs(60);
 
-impl TestLog {
-    fn new(name: &str) -> TestLog {
-        let dir = std::env::temp_dir().join(format!("spindle-records-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let disk = Arc::new(FileDisk::new(&dir).unwrap());
-        let identity = Identity { group: "g".to_string(), member: 1, incarnation: 7, payloads: PayloadKind::Messages };
-        let files = LogSettings { segment_bytes: 64 << 10, ..LogSettings::default() }.files();
-        let mut store = Store::open(disk, &identity, files).unwrap();
-        let (number, _) = store.open_named("ledger", &mut |_| {}).unwrap();
-        TestLog { writer: Some(Writer::start(store, |_| {}).unwrap()), number, dir }
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("spindle-unit-logs-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Scratch(path)
     }
 
-    fn writer(&self) -> &Writer {
-        self.writer.as_ref().unwrap()
-    }
-
-    /// Appends the records 1:0, 1:2, .. up to `count` of them, of 1000 bytes.
-    fn fill(&self, count: u64) {
-        let mut appender = self.writer().appender(self.number).unwrap();
-        for i in 0..count {
-            appender.append_parts(Version::new(1, 2 * i), i, &[&[i as u8; 1000]]).unwrap();
-        }
-        appender.flush().unwrap();
-        while appender.durable_records() < count {
-            thread::yield_now();
-        }
-    }
-
-    fn readers(&self) -> Readers {
-        let number = self.number;
-        // A second appender would replace the first.
-        self.writer().call(move |store| store.log(number).map(|log| log.readers())).unwrap().unwrap()
-    }
-
-    fn source(&self, is_complete: bool) -> RecordSource {
-        RecordSource { readers: self.readers(), is_complete, begins: Version::new(9, 0) }
-    }
-
-    fn versions(&self) -> Vec<Version> {
-        let (mut reader, mut versions) = (self.readers().reader(), vec![]);
-        while let Some(record) = reader.next().unwrap() {
-            versions.push(record.version);
-        }
-        versions
-    }
-
-    /// Takes a stream that `sends` writes into a pipe.
-    fn fetch(
-        &self,
-        last: Option<(Version, u64)>,
-        sends: impl FnOnce(PipeWriter) -> io::Result<()> + Send + 'static,
-    ) -> (Fetched, Arc<FetchCounts>) {
-        let (pipe, ends) = PipeWriter::create(None, PATIENCE).unwrap();
-        thread::spawn(move || sends(pipe));
-        let counts = Arc::default();
-        let (log, notices) = ((self.writer().handle(), self.number), Arc::new(Notices::default()));
-        let fetch = Fetch::begin(TransferWay::Pipe(ends), log, last, &counts, &notices).unwrap();
-        let start = Instant::now();
-        loop {
-            if let Some(fetched) = fetch.result() {
-                return (fetched.unwrap(), counts);
-            }
-            assert!(start.elapsed().as_secs() < 20);
-            thread::yield_now();
-        }
+    fn config(&self, members: u32, log: LogSettings) -> Config {
+        let ledger = Subgroup { window: 16, message_bytes_max: 200, ..Subgroup::new("ledger") };
+        let subgroups = vec![Subgroup { durability: Durability::Logged { copies: 1 }, ..ledger }];
+        Config { subgroups, data_dir: Some(self.0.clone()), log, ..Config::new("g", members) }
     }
 }
 
-impl Drop for TestLog {
+impl Drop for Scratch {
     fn drop(&mut self) {
-        self.writer = None;
-        let _ = std::fs::remove_dir_all(&self.dir);
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-fn wanted(after: Option<Version>, bound: RecordBound, may_skip: bool) -> WantedRecords {
-    WantedRecords { subgroup: "ledger".to_string(), after: after.map(position), bound, may_skip }
+struct Nothing;
+
+impl Handler for Nothing {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|_| {});
+    }
 }
 
-fn before(view: u64) -> RecordBound {
-    RecordBound::Before(ViewId(view))
+/// A disk without free space.
+struct Full(FileDisk);
+
+impl Disk for Full {
+    fn create_directory(&self, path: &str) -> io::Result<()> {
+        self.0.create_directory(path)
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<String>> {
+        self.0.list(path)
+    }
+
+    fn create(&self, path: &str, bytes: u64) -> io::Result<Arc<dyn File>> {
+        self.0.create(path, bytes)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        self.0.open(path)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.0.remove(path)
+    }
+
+    fn sync_directory(&self, path: &str) -> io::Result<()> {
+        self.0.sync_directory(path)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    fn lock(&self, path: &str) -> io::Result<Locked> {
+        self.0.lock(path)
+    }
+
+    fn shown(&self, path: &str) -> String {
+        self.0.shown(path)
+    }
 }
 
-/// A transport that breaks after some bytes.
-struct Breaking(PipeWriter, usize);
+fn identity() -> Identity {
+    Identity { group: "g".into(), member: 1, incarnation: 7, payloads: PayloadKind::Messages }
+}
 
-impl Write for Breaking {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.1 == 0 {
-            return Err(io::ErrorKind::BrokenPipe.into());
+/// A writer and an appender on a disk without space.
+fn full(scratch: &Scratch, notices: &Arc<Notices>) -> (Writer, Appender) {
+    let disk = Full(FileDisk::new(scratch.0.join("full")).unwrap());
+    let mut store = Store::open(Arc::new(disk), &identity(), spindle_log::Config::default()).unwrap();
+    store.open_log(0, &mut |_| {}).unwrap();
+    let notices = Arc::clone(notices);
+    let writer = Writer::start(store, move |_| notices.ring()).unwrap();
+    let appender = writer.appender(0).unwrap();
+    (writer, appender)
+}
+
+/// Drives nodes until each has finished or ended. Returns the ends of those that have not finished.
+fn drive(mut nodes: Vec<Node>, sleeps: bool) -> Vec<Ended> {
+    let (start, mut ends) = (Instant::now(), vec![]);
+    while !nodes.is_empty() {
+        assert!(start.elapsed() < LONG, "{:?}", nodes.iter().map(Node::status).collect::<Vec<_>>());
+        nodes.retain_mut(|node| {
+            let poll = match sleeps {
+                true => node.sleep(&mut Nothing, Duration::from_millis(5)),
+                false => node.poll(&mut Nothing),
+            };
+            match poll {
+                Ok(poll) => poll != Poll::Finished,
+                Err(ended) => {
+                    ends.push(ended);
+                    false
+                }
+            }
+        });
+    }
+    ends
+}
+
+fn finish_with_a_full_disk(name: &str, sleeps: bool) {
+    let scratch = Scratch::new(name);
+    let log = LogSettings { segment_bytes: 1 << 20, wait_max: Duration::from_millis(50), ..LogSettings::default() };
+    let mut nodes = scratch.config(2, log).local().unwrap();
+    let (_writer, appender) = full(&scratch, nodes[0].notices());
+    *nodes[0].handles_mut()[0].log.as_mut().unwrap().appender_mut() = appender;
+    let mut publisher = nodes[1].publisher("ledger").unwrap();
+    (0..3).for_each(|_| publisher.send(b"x", Duration::ZERO).unwrap());
+    drop(publisher);
+    let ends = drive(nodes, sleeps);
+    let [ended @ Ended::LogFull { subgroup, unsynced: 3, .. }] = &ends[..] else { panic!("{ends:?}") };
+    assert_eq!(subgroup, "ledger");
+    assert!(ended.to_string().contains("3 messages"), "{ended}");
+}
+
+#[test]
+fn a_full_disk_ends_its_member_and_the_group_finishes_without_it() {
+    finish_with_a_full_disk("full", false);
+}
+
+#[test]
+fn a_sleeping_member_notices_its_full_disk() {
+    finish_with_a_full_disk("full-asleep", true);
+}
+
+/// The logs of a member alone, with segments that a few messages fill.
+fn logs(scratch: &Scratch, settings: LogSettings) -> (Logs, SubgroupLog) {
+    let config = scratch.config(1, LogSettings { segment_bytes: 8192, ..settings });
+    let view = config.view(vec![MemberId(1)]);
+    let mut control_plane = ControlPlane::local(&Arc::default(), MemberId(1));
+    let mut logs = Logs::open(&config.terms(), &view, &mut control_plane).unwrap().unwrap();
+    let log = logs.take("ledger").unwrap();
+    (logs, log)
+}
+
+/// The first version that a log still has.
+fn oldest(logs: &Logs) -> Version {
+    let oldest = |store: &mut Store| store.log(0).unwrap().readers().oldest();
+    logs.writer.as_ref().unwrap().call(oldest).unwrap().unwrap()
+}
+
+fn write(logs: &Logs, sequences: std::ops::Range<u64>, clock: u64) {
+    let append = move |store: &mut Store| {
+        let log = store.log(0).unwrap();
+        for sequence in sequences {
+            log.append([Record { version: Version::new(1, sequence), clock, payload: &[0; 3000] }]).unwrap();
         }
-        let len = bytes.len().min(self.1);
-        self.1 -= len;
-        self.0.write(&bytes[..len])
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[test]
-fn a_log_continues_with_another_source_where_the_first_one_died() {
-    let (source, log) = (TestLog::new("died-source"), TestLog::new("died"));
-    source.fill(5000);
-    let from = source.source(true);
-    let (fetched, counts) = log.fetch(None, move |pipe| {
-        // The fifth part is not complete. A pipe may lose what its reader has not taken by then.
-        send(&from, &wanted(None, before(2), false), Breaking(pipe, 4_500_000)).map(drop)
-    });
-    let last = fetched.last;
-    let at = last.map(|(version, _)| version);
-    assert_eq!((fetched.end, fetched.first), (RecordStreamEnd::Broken, Some(Version::new(1, 0))));
-    assert!(at > Some(Version::new(1, 1000)) && at < Some(Version::new(1, 9998)), "{at:?}");
-    assert_eq!(fetched.appender.unwrap().last(), last);
-    assert_eq!(log.versions().last().copied(), at);
-    let from = source.source(true);
-    let (fetched, _) = log.fetch(last, move |pipe| {
-        let (pipe, (_, end)) = send(&from, &wanted(at, before(2), false), pipe)?;
-        assert_eq!(end, StreamEnd::Complete);
-        pipe.finish();
-        Ok(())
-    });
-    assert_eq!(
-        (fetched.end, fetched.first),
-        (RecordStreamEnd::Complete, at.map(|at| Version::new(1, at.sequence + 2)))
-    );
-    assert!(counts.records.load(Ordering::Relaxed) > 500 && fetched.bytes > 500_000);
-    assert_eq!(log.versions(), source.versions());
-    // The log continues.
-    let mut appender = fetched.appender.unwrap();
-    appender.append_parts(Version::new(2, 0), 5000, &[b"new"]).unwrap();
-    appender.flush().unwrap();
-    while appender.durable() != Some(Version::new(2, 0)) {
-        thread::yield_now();
-    }
-}
-
-#[test]
-fn records_that_the_log_has_are_not_taken_twice() {
-    let log = TestLog::new("twice");
-    log.fill(10);
-    let (from, last) = (log.source(true), Some((Version::new(1, 18), 9)));
-    let (fetched, _) = log.fetch(last, move |pipe| send(&from, &wanted(None, before(2), false), pipe).map(drop));
-    assert_eq!((fetched.end, fetched.first, fetched.last), (RecordStreamEnd::Broken, None, last));
-    assert_eq!(log.versions().len(), 10);
-}
-
-#[test]
-fn a_log_whose_writer_has_stopped_reports_that() {
-    let (source, mut log) = (TestLog::new("stopped-source"), TestLog::new("stopped"));
-    source.fill(3);
-    let (from, handle) = (source.source(false), log.writer().handle());
-    let (pipe, ends) = PipeWriter::create(None, PATIENCE).unwrap();
-    log.writer = None;
-    let log = (handle, log.number);
-    let fetch = Fetch::begin(TransferWay::Pipe(ends), log, None, &Arc::default(), &Arc::default()).unwrap();
-    send(&from, &wanted(None, before(2), false), pipe).unwrap().0.finish();
-    let fetched = loop {
-        if let Some(fetched) = fetch.result() {
-            break fetched.unwrap();
-        }
-        thread::yield_now();
     };
-    assert!(matches!(fetched.appender, Err(Error::Stopped)));
+    logs.writer.as_ref().unwrap().call(append).unwrap();
+}
+
+fn raise(log: &SubgroupLog, sequence: u64) {
+    let frontier = Position { epoch: ViewId(1), sequence };
+    log.frontier.raise(DurableRise { frontier, covers_older: true });
 }
 
 #[test]
-fn a_source_sends_what_it_has_and_says_what_it_lacks() {
-    let source = TestLog::new("source");
-    let sends = |is_complete, after: Option<(u64, u64)>, bound, may_skip| {
-        let after = after.map(|(epoch, sequence)| Version::new(epoch, sequence));
-        send(&source.source(is_complete), &wanted(after, bound, may_skip), vec![]).unwrap().1
+fn what_is_too_old_is_pruned_unless_others_lack_it() {
+    let scratch = Scratch::new("retention");
+    let (logs, log) = logs(&scratch, LogSettings::default());
+    write(&logs, 0..9, 1);
+    let settings = LogSettings { age_max: Some(Duration::from_secs(3600)), ..LogSettings::default() };
+    let pruning = Arc::new(Pruning { settings, logs: vec![(0, Arc::clone(&log.frontier))] });
+    let prune = |now| {
+        let pruning = Arc::clone(&pruning);
+        logs.writer.as_ref().unwrap().call(move |store| pruning.prune(store, Duration::from_secs(now))).unwrap()
     };
-    // A log without records.
-    assert_eq!(sends(true, None, before(9), false), (0, StreamEnd::Complete));
-    assert_eq!(sends(false, Some((1, 4)), before(9), false), (0, StreamEnd::NotYet));
-    let oldest = Version::new(9, 0);
-    assert_eq!(sends(true, Some((1, 4)), before(9), false), (0, StreamEnd::Pruned { oldest }));
-    assert_eq!(sends(true, Some((1, 4)), before(9), true), (0, StreamEnd::Complete));
-    source.fill(300);
-    assert_eq!(sends(true, None, before(2), false), (300, StreamEnd::Complete));
-    assert_eq!(sends(false, Some((1, 4)), before(2), false), (297, StreamEnd::NotYet));
-    assert_eq!(sends(true, Some((1, 4)), RecordBound::Through(position(Version::new(1, 9))), false).0, 2);
-    assert_eq!(sends(true, None, before(1), false), (0, StreamEnd::Complete));
-    // It has no record 1:5, and nothing after 1:598.
-    assert_eq!(sends(true, Some((1, 5)), before(2), false), (0, StreamEnd::Lacks));
-    assert_eq!(sends(true, Some((1, 600)), before(2), false), (0, StreamEnd::Lacks));
-    assert_eq!(sends(false, Some((1, 600)), before(2), false), (0, StreamEnd::NotYet));
-    source
-        .writer()
-        .call(|store| store.retain(&Retention { bytes_max: Some(1), ..Retention::default() }))
-        .unwrap()
-        .unwrap();
-    let oldest = source.versions()[0];
-    assert!(oldest > Version::new(1, 4));
-    assert_eq!(sends(true, Some((1, 4)), before(2), false), (0, StreamEnd::Pruned { oldest }));
-    let kept = source.versions().len() as u64;
-    assert_eq!(sends(true, Some((1, 4)), before(2), true), (kept, StreamEnd::Complete));
-    assert_eq!(sends(true, Some((1, 598)), before(2), true), (0, StreamEnd::Complete));
-    let (end, _) = (sends(true, None, before(2), false).1, 0);
-    assert!(matches!(end, StreamEnd::Pruned { .. }), "{end:?}");
+    const YEAR: u64 = 365 * 86400;
+    assert_eq!(prune(YEAR), Some(retention::HELD_BACK));
+    assert_eq!(oldest(&logs), Version::new(1, 0));
+    raise(&log, 4);
+    // Nothing is old yet: the next look is when something is.
+    assert_eq!(prune(3000).unwrap().as_secs(), 600);
+    assert_eq!(oldest(&logs), Version::new(1, 0));
+    assert_eq!(prune(YEAR), Some(retention::HELD_BACK));
+    assert!(oldest(&logs) > Version::new(1, 0) && oldest(&logs) <= Version::new(1, 4));
+    raise(&log, 9);
+    assert_eq!(prune(YEAR), None);
+    assert!(oldest(&logs) >= Version::new(1, 7));
 }
 
 #[test]
-fn records_that_are_being_sent_are_not_pruned() {
-    let source = TestLog::new("held");
-    source.fill(300);
-    let first = first(&source.source(true), &wanted(Some(Version::new(1, 4)), before(2), false)).unwrap();
-    let (from, hold) = first.unwrap();
-    let prune =
-        || source.writer().call(|store| store.retain(&Retention { bytes_max: Some(1), ..Retention::default() }));
-    prune().unwrap().unwrap();
-    assert_eq!((from, source.versions()[0]), (Version::new(1, 5), Version::new(1, 0)));
-    drop(hold);
-    prune().unwrap().unwrap();
-    assert!(source.versions()[0] > from);
+fn logs_are_pruned_though_no_node_is_polled() {
+    let scratch = Scratch::new("idle");
+    let settings = LogSettings { age_max: Some(Duration::from_secs(3600)), ..LogSettings::default() };
+    let (logs, mut log) = logs(&scratch, settings);
+    raise(&log, 9);
+    for sequence in 0..9 {
+        // All of them are of 1970.
+        log.appender_mut().append_parts(Version::new(1, sequence), 1, &[&[0; 3000]]).unwrap();
+        log.appender_mut().flush().unwrap();
+    }
+    let start = Instant::now();
+    while log.appender_mut().durable_records() < 9 || oldest(&logs) == Version::new(1, 0) {
+        assert!(start.elapsed() < LONG);
+        std::thread::yield_now();
+    }
 }
 
 #[test]
-fn a_refusal_comes_with_the_stream() {
-    let log = TestLog::new("refused");
-    let (fetched, _) = log.fetch(None, |pipe| {
-        let oldest = Version::new(4, 2);
-        let pipe = spindle_log::StreamWriter::new(pipe).finish(StreamEnd::Pruned { oldest })?;
-        pipe.finish();
-        Ok(())
-    });
-    let oldest = position(Version::new(4, 2));
-    assert_eq!(fetched.end, RecordStreamEnd::Refused(NoRecords::Pruned { oldest }));
+fn a_directory_that_takes_nothing_is_refused_before_admission() {
+    let scratch = Scratch::new("probe");
+    let config = scratch.config(1, LogSettings::default());
+    fs::create_dir_all(&scratch.0).unwrap();
+    // Here a directory is to be made.
+    fs::write(scratch.0.join("log.probe"), "").unwrap();
+    assert!(matches!(check(&config), Err(JoinError::LogDir { .. })));
+    fs::remove_file(scratch.0.join("log.probe")).unwrap();
+    let owner = FileDisk::new(scratch.0.join("log.probe")).unwrap();
+    let lock = spindle_log::DataDirectory::lock(&owner).unwrap();
+    assert!(matches!(check(&config), Err(JoinError::Log(spindle_log::Error::Locked { .. }))));
+    drop(lock);
+    check(&config).unwrap();
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+    let log = LogSettings { segment_bytes: 1 << 34, ..config.log };
+    let free = FileDisk::new(&scratch.0).unwrap().free_bytes().unwrap();
+    if free < log.segment_bytes {
+        let error = check(&Config { log, ..config.clone() }).unwrap_err();
+        assert!(matches!(error, JoinError::Log(spindle_log::Error::Full { .. })), "{error}");
+    }
+    let mut long = config;
+    long.subgroups[0].name = "é".repeat(33);
+    let error = long.check().unwrap_err();
+    assert!(matches!(error, JoinError::LogName { bytes: 66, .. }), "{error}");
 }

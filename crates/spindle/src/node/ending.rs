@@ -3,6 +3,7 @@
 use super::older::Homes;
 use super::{Node, Poll};
 use crate::error::Ended;
+use crate::logs::SubgroupLog;
 use crate::shared::End;
 use spindle_core::control::INSTALL_LOOK;
 use spindle_core::{State, Time, ViewId};
@@ -40,6 +41,28 @@ impl Node {
         self.member.finish();
         self.end(End::Finished);
         Poll::Finished
+    }
+
+    /// Ends this member if all members have finished, and its disk has taken nothing more of its
+    /// logs for [too long](crate::LogSettings::wait_max).
+    #[cold]
+    pub(super) fn look_after_waiting_logs(&mut self) -> Result<(), Ended> {
+        let Node { logs: Some(logs), handles, member, fabric, older, .. } = self else { return Ok(()) };
+        let homes = Homes { newest: fabric, older };
+        let mut synced = 0;
+        let mut longest: Option<(u64, &SubgroupLog, &String)> = None;
+        for of_subgroup in handles.iter() {
+            let Some(log) = &of_subgroup.log else { continue };
+            synced += log.synced();
+            let unsynced = of_subgroup.unsynced(homes.of(of_subgroup, member).0);
+            if unsynced > longest.map_or(0, |(unsynced, ..)| unsynced) {
+                longest = Some((unsynced, log, &of_subgroup.name));
+            }
+        }
+        let longest = longest.filter(|_| member.engine().have_all_finished());
+        let Some(waited) = logs.note_wait(longest.map(|_| synced)) else { return Ok(()) };
+        let ended = longest.map(|(unsynced, log, name)| log.stalled(name, unsynced, waited));
+        ended.map_or(Ok(()), |ended| Err(self.broken(ended)))
     }
 
     /// Handles that the others continue without this member, in the view `next`.

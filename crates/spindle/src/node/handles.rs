@@ -32,6 +32,11 @@ impl Node {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn handles_mut(&mut self) -> &mut [SubgroupHandles] {
+        &mut self.handles
+    }
+
     /// Declares that no more publishers are needed: those that were not taken count as dropped.
     pub fn seal(&mut self) {
         self.handles.iter_mut().for_each(SubgroupHandles::seal);

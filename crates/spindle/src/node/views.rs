@@ -65,9 +65,7 @@ impl Node {
             failed = failed.and(of_subgroup.look_after_log(engine));
         }
         failed.map_err(|ended| self.broken(ended))?;
-        if let Some(logs) = &mut self.logs {
-            logs.prune();
-        }
+        self.look_after_waiting_logs()?;
         self.has_chores = tracks
             || catches_up
             || !runs
@@ -75,6 +73,7 @@ impl Node {
             || self.member.has_state_requests()
             || self.large.is_pending()
             || self.lacks_since.is_some()
+            || self.logs.as_ref().is_some_and(|logs| logs.patience().is_some())
             || !self.control_plane.is_calm()
             || self.member.is_pending(self.control_plane.roster());
         Ok(worked)

@@ -192,6 +192,7 @@ impl Effective {
             segment_bytes: self.number("member.log_segment_bytes").unwrap_or(config.log.segment_bytes),
             bytes_max: self.number("member.log_bytes_max").filter(|bytes| *bytes > 0),
             age_max: self.time("member.log_age_max"),
+            wait_max: self.time("member.log_wait_max").unwrap_or(config.log.wait_max),
         };
         config.spin_for = self.time("member.spin_for").unwrap_or(config.spin_for);
         config.subgroups = self.subgroups();

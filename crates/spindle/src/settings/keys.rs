@@ -138,6 +138,14 @@ pub const KEYS: &[Key] = &[
         example: "\"7d\"",
     },
     Key {
+        path: "member.log_wait_max",
+        about: "How long a group that finishes waits for this member's disk if it takes nothing, because it is full or does not answer: then \
+                this member ends with an error",
+        standard: "60s",
+        kind: ValueKind::Time { least: SHORT, most: YEAR, never: false },
+        example: "\"60s\"",
+    },
+    Key {
         path: "member.gather_timeout",
         about: "How long to wait for the other members",
         standard: "60s",

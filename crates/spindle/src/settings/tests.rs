@@ -18,6 +18,7 @@ data_dir = "votes"
 log_segment_bytes = "1MiB"
 log_bytes_max = "10GiB"
 log_age_max = "7d"
+log_wait_max = "300s"
 gather_timeout = 5
 spin_for = 0.002
 
@@ -133,7 +134,12 @@ fn a_file_says_all_there_is_to_say() {
     let config = Settings::from_toml("/etc/spindle/x.toml", at_home).effective().unwrap().config().unwrap();
     let durability = |name: &str| config.subgroups.iter().find(|subgroup| subgroup.name == name).unwrap().durability;
     let week = Duration::from_secs(7 * 24 * 3600);
-    let log = LogSettings { segment_bytes: 1 << 20, bytes_max: Some(10 << 30), age_max: Some(week) };
+    let log = LogSettings {
+        segment_bytes: 1 << 20,
+        bytes_max: Some(10 << 30),
+        age_max: Some(week),
+        wait_max: Duration::from_secs(300),
+    };
     assert_eq!(config.log, log);
     // More than half of three founders.
     assert_eq!(durability("orders"), Durability::Logged { copies: 2 });

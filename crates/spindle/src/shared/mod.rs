@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 
+mod awaited;
 mod handler_watch;
 mod lock;
 mod notices;
 mod sampling;
 mod upcall;
 
+pub(crate) use awaited::{Awaited, Ticket};
 pub use handler_watch::HandlerStatus;
 pub(crate) use handler_watch::HandlerWatch;
 pub(crate) use lock::lock;

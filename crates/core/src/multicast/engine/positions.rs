@@ -133,8 +133,9 @@ impl Engine {
     }
 
     /// Notes that the log of `subgroup` has everything up to `position` on disk, if anything, and
-    /// may have room again. The driver calls it for each engine that has the subgroup, also those
-    /// of [older](crate::control::Member::older) views.
+    /// may have room again. The driver calls it for the engine of the view with which the
+    /// subgroup's epoch began, which may be an [older](crate::control::Member::older) one. Messages
+    /// of earlier epochs count as well: the engine knows which of them were not on disk.
     pub fn note_persisted(&mut self, subgroup: SubgroupId, position: Option<Position>) {
         if let Some(i) = self.index_of(subgroup) {
             self.subgroups[i].note_persisted(position);

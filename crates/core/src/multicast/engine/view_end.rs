@@ -38,6 +38,12 @@ impl Engine {
         self.awaits_end = true;
     }
 
+    /// Whether all members have finished sending, as far as this member has seen. Then the group
+    /// waits only until what was sent is delivered, and on disk in logged subgroups.
+    pub fn have_all_finished(&self) -> bool {
+        self.all_finished
+    }
+
     /// Says whether this member has something to send in a view to come, though the subgroup has no
     /// ring for it in this one. The group does not finish before.
     pub fn keep_open(&mut self, open: bool) {

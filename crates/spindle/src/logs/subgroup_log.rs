@@ -1,0 +1,225 @@
+//! The log of one subgroup, at the polling thread.
+use super::{CatchUpStatus, DurableFrontier, Lack, TARGET, position};
+use crate::error::Ended;
+use crate::handler::LoggedExtent;
+use crate::node::Replay;
+use spindle_core::{Position, Record, Records, Rows, SubgroupSpec, ViewId};
+use spindle_log::{Appender, Error, LoggedMessage, Reader, Version};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::warn;
+
+/// The log of one subgroup, at the polling thread.
+pub(crate) struct SubgroupLog {
+    pub(super) appender: Appender,
+    /// Whether the subgroup is logged: it may be the successor of a logged one.
+    is_active: bool,
+    /// The messages that the log has got.
+    taken: u64,
+    /// The newest epoch of them, and how many are of it.
+    of_epoch: (ViewId, u64),
+    /// For applications that wait for messages to become durable.
+    pub(crate) frontier: Arc<DurableFrontier>,
+    /// The newest message that was known to be on disk at the last look.
+    pub(super) on_disk: Option<Version>,
+    /// Whether it had no room at the last look.
+    was_blocked: bool,
+    /// Whether the log had no room for a message since the last look.
+    is_blocked: bool,
+    failure: Option<Error>,
+    /// Whether it lacks records of older epochs.
+    pub(super) lack: Lack,
+    /// The last record that an earlier process has written, and whether all later ones of older epochs
+    /// have come from others.
+    last_before: Option<Position>,
+    pub(super) has_all: bool,
+    /// Whether its messages have to be given to the handler, and how far that is.
+    pub(crate) replay: Option<Replay>,
+}
+
+impl fmt::Debug for SubgroupLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubgroupLog").field("on_disk", &self.on_disk).finish_non_exhaustive()
+    }
+}
+
+/// The state of one member's log of a subgroup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct LogStatus {
+    /// How many sequence numbers of the epoch are on this member's disk. `None` while messages of
+    /// older epochs may not be.
+    pub persisted: Option<u64>,
+    /// How many are on the disks of all members. `None` while messages of older epochs may not be.
+    /// It does not rise while the subgroup has fewer members than
+    /// [`durable_copies`](crate::Durability::Logged).
+    pub durable: Option<u64>,
+    /// The bytes that wait for the disk.
+    pub queued_bytes: u64,
+    /// Whether the disk has no space for them.
+    pub is_full: bool,
+    /// How far the log is if it lacks records, and gets them from other members. Meanwhile nothing
+    /// counts as persisted, and messages wait in the rings.
+    pub catching_up: Option<CatchUpStatus>,
+}
+
+impl SubgroupLog {
+    /// Returns the log that continues with `appender`. It may lack records of older epochs. `replays`
+    /// says that the member was started again.
+    pub(super) fn new(appender: Appender, lacks: bool, replays: bool) -> SubgroupLog {
+        SubgroupLog {
+            last_before: appender.last().map(|(last, _)| position(last)),
+            has_all: false,
+            replay: replays.then_some(Replay::Due),
+            lack: if lacks { Lack::Unknown } else { Lack::Nothing },
+            appender,
+            is_active: false,
+            taken: 0,
+            of_epoch: (ViewId(0), 0),
+            frontier: Arc::default(),
+            on_disk: None,
+            was_blocked: false,
+            is_blocked: false,
+            failure: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn appender_mut(&mut self) -> &mut Appender {
+        &mut self.appender
+    }
+
+    /// Returns what the log contains.
+    pub(crate) fn extent(&self, name: &str, is_complete: bool) -> LoggedExtent {
+        let readers = self.appender.readers();
+        let first = readers.oldest().map(position);
+        LoggedExtent { subgroup: name.to_string(), first, is_complete: is_complete && readers.floor().is_none() }
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        self.appender.readers().reader()
+    }
+
+    /// Returns the last record before those that have come from others, once all of them have.
+    pub(crate) fn caught_up_from(&self) -> Option<Option<Position>> {
+        self.has_all.then_some(self.last_before)
+    }
+
+    /// Begins the epoch of the subgroup that begins with the view `epoch`: `spec`, if this member is
+    /// in it. Returns whether the log catches up.
+    pub(crate) fn begin(&mut self, epoch: ViewId, spec: Option<&SubgroupSpec>) -> bool {
+        self.lack.begin(epoch, spec.is_some());
+        self.is_active = spec.is_some_and(SubgroupSpec::is_logged);
+        self.frontier.begin(epoch, spec);
+        if self.is_active {
+            self.appender.expect_records();
+        }
+        // The engine of the epoch was made before the last look at what is on disk.
+        self.on_disk = None;
+        self.lack.is_some()
+    }
+
+    /// Copies messages on their way to the disk, as many as there is room for.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take<R: Rows>(&mut self, records: &mut Records<'_, R>) {
+        if self.lack.is_some() {
+            // Other members send them with the records before them.
+            return self.lack.take(records);
+        }
+        let is_rest = records.is_rest();
+        records.offer(|record| match self.append(record, is_rest) {
+            Ok(()) => {
+                let epoch = record.position.epoch;
+                let before = if self.of_epoch.0 == epoch { self.of_epoch.1 } else { 0 };
+                (self.taken, self.of_epoch) = (self.taken + 1, (epoch, before + 1));
+                true
+            }
+            Err(error) if error.is_transient() => {
+                self.is_blocked = true;
+                false
+            }
+            Err(error) => {
+                self.failure = Some(error);
+                false
+            }
+        });
+        self.flush();
+    }
+
+    fn append(&mut self, record: &Record<'_>, is_rest: bool) -> Result<(), Error> {
+        let prefix = LoggedMessage::prefix(record.message.sender_id.0, record.time);
+        let parts = [&prefix[..], record.message.payload];
+        let version = Version::new(record.position.epoch.0, record.position.sequence);
+        match is_rest {
+            true => self.appender.append_parts(version, record.clock, &parts),
+            false => self.appender.try_append_parts(version, record.clock, &parts),
+        }
+    }
+
+    /// Hands over what was copied. If the thread has too much to do, the next look does so.
+    fn flush(&mut self) {
+        if let Err(error) = self.appender.flush() {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Looks at what the thread has done. Returns the newest message that is on disk, if the engine
+    /// has to know it, or that there is room again.
+    ///
+    /// # Errors
+    /// [`Ended::Log`]: nothing more reaches the disk.
+    pub(crate) fn look(&mut self, name: &str) -> Result<Option<Option<Position>>, Ended> {
+        self.flush();
+        if let Some(error) = self.failure.as_ref().or(self.appender.failure()) {
+            return Err(Ended::Log { subgroup: name.to_string(), reason: error.to_string() });
+        }
+        let is_full = self.appender.is_full();
+        if is_full && self.is_blocked && !self.was_blocked {
+            warn!(target: TARGET, subgroup = name, queued = self.appender.queued_bytes(), "the disk has no space for the log");
+        }
+        self.was_blocked = is_full && self.is_blocked;
+        let on_disk = self.appender.durable();
+        let has_room = std::mem::take(&mut self.is_blocked);
+        if on_disk == self.on_disk && !has_room {
+            return Ok(None);
+        }
+        self.on_disk = on_disk;
+        Ok(Some(on_disk.map(position)))
+    }
+
+    /// The messages on disk.
+    pub(crate) fn synced(&self) -> u64 {
+        self.appender.durable_records()
+    }
+
+    /// The messages that are not on disk, of the `delivered` ones of `epoch` and of those before.
+    pub(crate) fn unsynced(&self, epoch: ViewId, delivered: u64) -> u64 {
+        let taken = if self.of_epoch.0 == epoch { self.of_epoch.1 } else { 0 };
+        let untaken = if self.is_active { delivered.saturating_sub(taken) } else { 0 };
+        self.taken.saturating_sub(self.synced()) + untaken
+    }
+
+    /// The error of a member that has waited so long for this log to be on disk.
+    pub(crate) fn stalled(&self, subgroup: &str, unsynced: u64, waited: Duration) -> Ended {
+        let subgroup = subgroup.to_string();
+        let waited_s = u32::try_from(waited.as_secs()).unwrap_or(u32::MAX);
+        match self.appender.is_full() {
+            true => Ended::LogFull { subgroup, unsynced, waited_s },
+            false => {
+                let reason =
+                    format!("the disk has taken nothing for {waited_s} s, and {unsynced} messages are not on it");
+                Ended::Log { subgroup, reason }
+            }
+        }
+    }
+
+    /// Returns the status, if the subgroup is logged; the frontiers are those of the engine.
+    pub(crate) fn status(&self, persisted: Option<u64>, durable: Option<u64>) -> Option<LogStatus> {
+        let catching_up = self.lack.status();
+        let is_full = self.appender.is_full() || catching_up.is_some_and(|status| status.is_full);
+        let queued_bytes = self.appender.queued_bytes();
+        self.is_active.then_some(LogStatus { persisted, durable, queued_bytes, is_full, catching_up })
+    }
+}
