@@ -246,7 +246,10 @@ impl<T: StateMachine> Replicated<T> {
     /// Returns the digest of this member's object and sessions. It is equal at all members after the
     /// same messages. It encodes the whole object.
     pub fn digest(&self) -> u64 {
-        self.shared.read().digest()
+        let machine = self.shared.read();
+        // A call in the object's `Serialize` would wait for its lock.
+        let _inside = Inside::enter();
+        machine.digest()
     }
 
     /// Returns how this member's part in the group ended, if it did.
@@ -271,8 +274,7 @@ impl<T: StateMachine> Replicated<T> {
 
     async fn call_noting<R: DeserializeOwned>(&self, call: &Call<T, R>, sent: &Sent) -> Result<R, CallError> {
         refuse_inside()?;
-        let waiting = &self.shared.waiting;
-        let kept = u64::from(self.shared.read().settings().calls_kept.max(1));
+        let (waiting, kept) = (&self.shared.waiting, self.shared.calls_kept);
         let mut admitted = waiting.admit(kept).await.map_err(NotDone::from)?;
         let mut answer = self.send_call(call, admitted.id, sent).await?;
         if answer == Answer::Refused(Refusal::NoSession) {
