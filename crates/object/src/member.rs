@@ -138,7 +138,7 @@ impl<T: StateMachine> Member<T> {
         self.send(&Message::Digest { commands, digest });
     }
 
-    /// Stops this member if most members have another digest.
+    /// Stops this member if most members have another digest (INV-OBJECT).
     fn compare(&mut self, sender: MemberId, Checkpoint { commands, digest }: Checkpoint) {
         let members = self.place.as_ref().map_or(0, |place| place.members.len());
         let Some(compared) = self.checkpoints.get_mut(&commands) else { return };

@@ -201,7 +201,7 @@ fn a_repetition_after_the_session_has_expired_is_refused() {
             break id;
         }
     };
-    // Whatever the outcome is, it is final.
+    // The outcome is final, also if the call is cancelled.
     let _ = two.outcome::<u64>(id, LONG);
     let before = read(two);
     let sent = Instant::now();
@@ -261,6 +261,7 @@ fn a_command_that_uses_the_handle_gets_an_error_and_waits_for_nothing() {
     assert!(matches!(store.read(|_| store.read(|_| ())), Ok(Err(ReadError::InHandler))));
 }
 
+/// INV-OBJECT: all have the same digest at the end.
 #[test]
 fn joiners_take_a_state_over_that_changes_meanwhile() {
     let scratch = Scratch::new("flow");

@@ -194,7 +194,7 @@ fn calls_beyond_those_whose_outcomes_are_kept_wait_for_older_ones() {
         scope.spawn(move || {
             store.read(|_| {
                 begun.send(()).unwrap();
-                is_over.recv().unwrap();
+                is_over.recv_timeout(LONG).unwrap();
             })
         });
         has_begun.recv().unwrap();

@@ -214,7 +214,7 @@ fn merge(all: &mut History, more: History) {
 }
 
 /// Reads the operations of a process from its answers: `call N KEY ACTION VALUE TIME`, and
-/// `end N TIME REPLY`. Those without an end were interrupted.
+/// `end N TIME REPLY`. An operation without an end was interrupted.
 fn parse(answers: &[String]) -> History {
     let mut operations: Vec<(String, Operation)> = vec![];
     for answer in answers {

@@ -80,9 +80,9 @@ pub(crate) fn check_keys(history: &History) -> Result<(), (String, Violation)> {
 struct Reached {
     /// All operations with a known outcome below this index have taken effect.
     first: usize,
-    /// Others that have: indices above `first`.
+    /// Others that have taken effect: indices above `first`.
     ahead: BTreeSet<usize>,
-    /// Those with an unknown outcome that have.
+    /// The operations with an unknown outcome that have taken effect.
     unknown: BTreeSet<usize>,
     value: Option<u64>,
 }
@@ -163,7 +163,7 @@ fn candidates(known: &[Operation], reached: &Reached) -> (Vec<usize>, u64) {
             found.push(i);
         }
     }
-    // Those that were called after the end of one that was found later.
+    // Some were called after the end of one that was found later.
     found.retain(|i| known[*i].called <= until);
     (found, until)
 }
