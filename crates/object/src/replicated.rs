@@ -43,9 +43,9 @@ type Sent = Mutex<Option<CallId>>;
 impl<T: StateMachine> Replicated<T> {
     /// Joins the group with the object of its members, or creates the group with `object` together
     /// with the other founders, which give equal objects. `subgroup` has the order
-    /// [`Order::Total`](spindle::Order::Total), and carries nothing else. A group has one object.
+    /// [`Order::Total`], and carries nothing else. A group has one object.
     ///
-    /// Dropping the [`Group`](spindle::Group) takes this member out.
+    /// Dropping the [`Group`] takes this member out.
     ///
     /// # Errors
     /// [`StartError`]. After [`StartError::Join`], the group has perhaps gone on without this member.
