@@ -62,3 +62,13 @@ fn the_replicated_objects_are_shown_as_they_are() {
     let programs = ["src/bin/key_value.rs", "src/bin/bank_ledger.rs"];
     compare_with_any("replicated-objects.md", "rust,ignore", &programs);
 }
+
+#[test]
+fn the_leader_with_a_lease_is_shown_as_it_is() {
+    compare("leader-lease.md", "leader_lease.rs");
+}
+
+#[test]
+fn the_queue_of_jobs_is_shown_as_it_is() {
+    compare("work-queue.md", "work_queue.rs");
+}

@@ -66,14 +66,23 @@ pub enum Stopped {
         /// The fingerprint of the group.
         group: u64,
     },
-    /// Most members have another state than this one.
+    /// Most members have another state than this one. The state differs since a command after
+    /// `agreed`, up to `commands`: with [`Settings::digest_every`] of 1, since the command named here.
     #[error(
-        "the state of this member differs from that of most members after {commands} commands: its digest is {mine:016x}, theirs \
-         {theirs:016x}; a command depends on more than its arguments and the state"
+        "the state of this member differs from that of most members: both were equal after {agreed} commands, and differ after \
+         {commands}, of which the last is {command} (call {id}); its digest is {mine:016x}, theirs {theirs:016x}; a command depends \
+         on more than its arguments and the state"
     )]
     Diverged {
-        /// The number of commands.
+        /// The number of commands after the last comparison in which most members agreed with this
+        /// one; 0 if there was none.
+        agreed: u64,
+        /// The number of commands after the first comparison in which they did not.
         commands: u64,
+        /// The name of the last of these commands.
+        command: &'static str,
+        /// Its call.
+        id: CallId,
         /// The digest of this member.
         mine: u64,
         /// The digest of most members.

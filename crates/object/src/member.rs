@@ -1,9 +1,10 @@
 //! The member's part on the polling thread: applies the messages of the subgroup.
 use crate::answer::Answer;
 use crate::error::End;
+use crate::id::CallId;
 use crate::machine::{Applied, Checkpoint, Machine, Stopped};
 use crate::message::Message;
-use crate::state_machine::StateMachine;
+use crate::state_machine::{StateMachine, command};
 use crate::waiting::{Inside, Key, Waiting};
 use spindle::{Batch, Ended, Handler, MemberId, SharedPublisher, Snapshot, State, SubgroupId, View, ViewChange};
 use std::collections::BTreeMap;
@@ -11,19 +12,23 @@ use std::io::{self, Cursor, Read};
 use std::panic::resume_unwind;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-/// The digests that are compared at a time.
-const CHECKPOINTS_MAX: usize = 4;
+/// The digests that are compared at a time. A digest is compared after the calls that were in the
+/// rings before it, which are a multiple of `Settings::calls_kept`.
+const CHECKPOINTS_MAX: usize = 1024;
 
 /// The state that the member and its handles share.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
     machine: RwLock<Machine<T>>,
     pub(crate) waiting: Waiting,
+    /// `Settings::calls_kept`, which calls read without the lock: a read may hold it for long.
+    pub(crate) calls_kept: u64,
 }
 
 impl<T: StateMachine> Shared<T> {
     pub(crate) fn new(machine: Machine<T>) -> Shared<T> {
-        Shared { machine: RwLock::new(machine), waiting: Waiting::default() }
+        let calls_kept = u64::from(machine.settings().calls_kept.max(1));
+        Shared { machine: RwLock::new(machine), waiting: Waiting::default(), calls_kept }
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Machine<T>> {
@@ -42,8 +47,19 @@ pub(crate) struct Member<T: StateMachine> {
     place: Option<Place>,
     /// Whether the version may have to be raised.
     raise_due: bool,
-    /// By the number of commands: the digest of this member, and those of all.
-    checkpoints: BTreeMap<u64, (u64, BTreeMap<MemberId, u64>)>,
+    /// By the number of commands.
+    checkpoints: BTreeMap<u64, Compared>,
+    /// The highest number of commands after which most members agreed with this one.
+    agreed: u64,
+}
+
+/// A digest that is compared with those of the other members.
+struct Compared {
+    mine: u64,
+    /// The last command before it.
+    command: &'static str,
+    id: CallId,
+    digests: BTreeMap<MemberId, u64>,
 }
 
 /// The member's place in the group.
@@ -58,7 +74,7 @@ struct Place {
 
 impl<T: StateMachine> Member<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>, name: &str) -> Member<T> {
-        Member { shared, name: name.to_owned(), place: None, raise_due: false, checkpoints: BTreeMap::new() }
+        Member { shared, name: name.to_owned(), place: None, raise_due: false, checkpoints: BTreeMap::new(), agreed: 0 }
     }
 
     pub(crate) fn enter(&mut self, me: MemberId, view: &View, publisher: Weak<SharedPublisher>) {
@@ -79,7 +95,7 @@ impl<T: StateMachine> Member<T> {
     fn apply(&mut self, sender: MemberId, payload: &[u8]) {
         let applied = self.shared.write().apply(sender, payload);
         match applied {
-            Ok(applied) => self.note(sender, applied),
+            Ok(applied) => self.note(sender, payload, applied),
             Err(stopped) => self.stop(stopped),
         }
     }
@@ -91,14 +107,14 @@ impl<T: StateMachine> Member<T> {
         resume_unwind(Box::new(stopped.to_string()))
     }
 
-    fn note(&mut self, sender: MemberId, applied: Applied) {
+    fn note(&mut self, sender: MemberId, payload: &[u8], applied: Applied) {
         let is_mine = self.place.as_ref().is_some_and(|place| place.me == sender);
         let passed = Answer::Done(vec![]);
         let waiting = &self.shared.waiting;
         match applied {
             Applied::Called { id, answer, digest } => {
                 waiting.resolve(Key::Call(id), &answer);
-                digest.into_iter().for_each(|digest| self.checkpoint(digest));
+                digest.into_iter().for_each(|digest| self.checkpoint(id, name_of::<T>(payload), digest));
             }
             Applied::Asked { nonce, answer } if is_mine => waiting.resolve(Key::Ask(nonce), &answer),
             Applied::Ticked { nonce } if is_mine => waiting.resolve(Key::Tick(nonce), &passed),
@@ -113,8 +129,8 @@ impl<T: StateMachine> Member<T> {
     }
 
     /// Keeps the digest of this member, and sends it to the others.
-    fn checkpoint(&mut self, Checkpoint { commands, digest }: Checkpoint) {
-        self.checkpoints.insert(commands, (digest, BTreeMap::new()));
+    fn checkpoint(&mut self, id: CallId, command: &'static str, Checkpoint { commands, digest }: Checkpoint) {
+        self.checkpoints.insert(commands, Compared { mine: digest, command, id, digests: BTreeMap::new() });
         if self.checkpoints.len() > CHECKPOINTS_MAX {
             self.checkpoints.pop_first();
         }
@@ -122,18 +138,20 @@ impl<T: StateMachine> Member<T> {
         self.send(&Message::Digest { commands, digest });
     }
 
-    /// Stops this member if most members have another digest.
+    /// Stops this member if most members have another digest (INV-OBJECT).
     fn compare(&mut self, sender: MemberId, Checkpoint { commands, digest }: Checkpoint) {
         let members = self.place.as_ref().map_or(0, |place| place.members.len());
-        let Some((mine, digests)) = self.checkpoints.get_mut(&commands) else { return };
-        digests.insert(sender, digest);
-        let same = digests.values().filter(|other| **other == digest).count();
-        if digest != *mine {
-            let mine = *mine;
-            tracing::error!(target: "spindle::object", commands, mine, theirs = digest, member = sender.0, "states differ");
-            if same * 2 > members {
-                self.stop(Stopped::Diverged { commands, mine, theirs: digest });
-            }
+        let Some(compared) = self.checkpoints.get_mut(&commands) else { return };
+        compared.digests.insert(sender, digest);
+        let is_most = compared.digests.values().filter(|other| **other == digest).count() * 2 > members;
+        let Compared { mine, command, id, .. } = *compared;
+        if digest == mine {
+            self.agreed = if is_most { self.agreed.max(commands) } else { self.agreed };
+            return;
+        }
+        tracing::error!(target: "spindle::object", commands, mine, theirs = digest, member = sender.0, "states differ");
+        if is_most {
+            self.stop(Stopped::Diverged { agreed: self.agreed, commands, command, id, mine, theirs: digest });
         }
     }
 
@@ -159,6 +177,14 @@ impl<T: StateMachine> Member<T> {
             }
             Ok(None) | Err(_) => false,
         }
+    }
+}
+
+/// Returns the name of the command that a message calls.
+fn name_of<T: StateMachine>(payload: &[u8]) -> &'static str {
+    match Message::decode(payload) {
+        Some(Message::Call { command: id, .. }) => command::<T>(id).map_or("?", |command| command.name),
+        _ => "?",
     }
 }
 

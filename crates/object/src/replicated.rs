@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use crate::state_machine::{Call, StateMachine};
 use crate::waiting::{Inside, Key, Wait, block_on};
 use serde::de::DeserializeOwned;
-use spindle::{Config, Group, MemberId, Order, Outcome, Receipt, SharedPublisher};
+use spindle::{Config, Group, MemberId, Order, Outcome, Receipt, SendError, SharedPublisher};
 use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
@@ -43,9 +43,9 @@ type Sent = Mutex<Option<CallId>>;
 impl<T: StateMachine> Replicated<T> {
     /// Joins the group with the object of its members, or creates the group with `object` together
     /// with the other founders, which give equal objects. `subgroup` has the order
-    /// [`Order::Total`](spindle::Order::Total), and carries nothing else. A group has one object.
+    /// [`Order::Total`], and carries nothing else. A group has one object.
     ///
-    /// Dropping the [`Group`](spindle::Group) takes this member out.
+    /// Dropping the [`Group`] takes this member out.
     ///
     /// # Errors
     /// [`StartError`]. After [`StartError::Join`], the group has perhaps gone on without this member.
@@ -84,7 +84,7 @@ impl<T: StateMachine> Replicated<T> {
 
     async fn announce(&self) -> Result<(), NotDone> {
         let bytes = self.shared.read().announcement().encode();
-        self.sender().send_async(&bytes).await?;
+        self.send(&bytes).await?;
         self.open(None).await
     }
 
@@ -92,7 +92,7 @@ impl<T: StateMachine> Replicated<T> {
     async fn open(&self, old: Option<SessionId>) -> Result<(), NotDone> {
         let session = SessionId { member: self.me.0, nonce: random() };
         let wait = self.shared.waiting.wait(Key::Open(session));
-        self.sender().send_async(&Message::Open { session, time_us: now_us() }.encode()).await?;
+        self.send(&Message::Open { session, time_us: now_us() }.encode()).await?;
         wait.result().await?;
         self.shared.waiting.set_session(old, session);
         Ok(())
@@ -100,6 +100,21 @@ impl<T: StateMachine> Replicated<T> {
 
     fn sender(&self) -> SharedPublisher {
         SharedPublisher::clone(&self.publisher)
+    }
+
+    async fn send(&self, bytes: &[u8]) -> Result<(), NotDone> {
+        self.sender().send_async(bytes).await.map_err(|error| self.not_sent(error))
+    }
+
+    fn not_sent(&self, error: SendError) -> NotDone {
+        self.end_behind(&error).map_or_else(|| error.into(), NotDone::End)
+    }
+
+    /// Returns how this member ended, if a message was not sent because its group has. A machine that
+    /// stops ends the group, which does not know why.
+    fn end_behind(&self, error: &SendError) -> Option<End> {
+        let is_over = matches!(error, SendError::Ended(_));
+        is_over.then(|| self.shared.waiting.ended()).flatten()
     }
 
     /// Returns the id of this member.
@@ -165,7 +180,7 @@ impl<T: StateMachine> Replicated<T> {
             refuse_inside()?;
             let nonce = self.nonces.fetch_add(1, Ordering::Relaxed);
             let wait = self.shared.waiting.wait(Key::Ask(nonce));
-            self.sender().send_async(&Message::Ask { id, nonce }.encode()).await?;
+            self.send(&Message::Ask { id, nonce }.encode()).await?;
             Ok(wait.result().await?)
         };
         let answer = asked.await.map_err(|why: NotDone| unknown(id, UnknownCause::NotAsked(why)))?;
@@ -209,7 +224,9 @@ impl<T: StateMachine> Replicated<T> {
         }
         let nonce = self.nonces.fetch_add(1, Ordering::Relaxed);
         let wait = self.shared.waiting.wait(Key::Tick(nonce));
-        self.sender().send_async(&Message::Tick { nonce }.encode()).await?;
+        if let Err(error) = self.sender().send_async(&Message::Tick { nonce }.encode()).await {
+            return Err(self.end_behind(&error).map_or_else(|| error.into(), ReadError::End));
+        }
         wait.result().await?;
         let value = self.read(read)?;
         // This member may have been evicted since.
@@ -246,7 +263,10 @@ impl<T: StateMachine> Replicated<T> {
     /// Returns the digest of this member's object and sessions. It is equal at all members after the
     /// same messages. It encodes the whole object.
     pub fn digest(&self) -> u64 {
-        self.shared.read().digest()
+        let machine = self.shared.read();
+        // A call in the object's `Serialize` would wait for its lock.
+        let _inside = Inside::enter();
+        machine.digest()
     }
 
     /// Returns how this member's part in the group ended, if it did.
@@ -271,8 +291,7 @@ impl<T: StateMachine> Replicated<T> {
 
     async fn call_noting<R: DeserializeOwned>(&self, call: &Call<T, R>, sent: &Sent) -> Result<R, CallError> {
         refuse_inside()?;
-        let waiting = &self.shared.waiting;
-        let kept = u64::from(self.shared.read().settings().calls_kept.max(1));
+        let (waiting, kept) = (&self.shared.waiting, self.shared.calls_kept);
         let mut admitted = waiting.admit(kept).await.map_err(NotDone::from)?;
         let mut answer = self.send_call(call, admitted.id, sent).await?;
         if answer == Answer::Refused(Refusal::NoSession) {
@@ -292,7 +311,8 @@ impl<T: StateMachine> Replicated<T> {
         let (command, since) = (call.command.id, call.command.since);
         let message = Message::Call { id, time_us: now_us(), command, since, arguments };
         let wait = self.shared.waiting.wait(Key::Call(id));
-        let receipt = self.sender().send_tracked_async(&message.encode()).await.map_err(NotDone::from)?;
+        let tracked = self.sender().send_tracked_async(&message.encode()).await;
+        let receipt = tracked.map_err(|error| self.not_sent(error))?;
         *sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
         answered(id, &wait, receipt).await
     }

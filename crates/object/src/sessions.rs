@@ -67,7 +67,8 @@ impl Sessions {
         }
     }
 
-    /// Returns the outcome of a call that must not be executed, or `None` if it is to be executed.
+    /// Returns the outcome of a call that must not be executed, or `None` if it is to be executed
+    /// (INV-ONCE).
     pub(crate) fn outcome(&mut self, id: CallId, at: At) -> Option<Answer> {
         if !self.touch(id.session, at) {
             return Some(Answer::Refused(Refusal::NoSession));

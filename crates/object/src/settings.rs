@@ -21,8 +21,9 @@ pub struct Settings {
     pub reply_bytes_max: u32,
     /// The most bytes of replies that are kept in all sessions together. Default: 16 MiB.
     pub replies_bytes_max: u64,
-    /// The number of commands after which members compare digests of their states; 0 never. Each
-    /// comparison encodes the whole state on the polling thread of every member. Default: 0.
+    /// The number of commands after which members compare digests of their states; 0 never. If a
+    /// member differs, a lower value tells more precisely since which command. Each comparison encodes
+    /// the whole state on the polling thread of every member, which also sends a message. Default: 0.
     pub digest_every: u64,
 }
 

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use std::marker::PhantomData;
 use twox_hash::XxHash3_64;
 
-/// The format of messages and snapshots, which is part of the [fingerprint](fingerprint).
+/// The format of messages and snapshots, which is part of the [fingerprint].
 pub(crate) const FORMAT: u8 = 1;
 
 /// A type whose methods are commands. Use the attribute [`commands`](crate::commands) to implement
@@ -18,7 +18,7 @@ pub trait StateMachine: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The commands.
     const COMMANDS: &'static [CommandSpec];
     /// The number of the format of the state, chosen by the application. Another number makes
-    /// another [fingerprint](fingerprint).
+    /// another [fingerprint].
     const STATE: u32;
     /// The highest version of a command.
     const VERSION: u32;

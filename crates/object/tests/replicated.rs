@@ -227,6 +227,7 @@ fn commands_have_stable_numbers() {
         [
             ("add", 7, 1, "(String,u64)->u64"),
             ("blob", 0x63bc_b0aa, 1, "(u32)->Vec<u8>"),
+            ("clear", 0x5c6e_1222, 1, "()->()"),
             ("put", 0x6972_99ee, 1, "(&str,u64)->Option<u64>"),
             ("roll", 0x16ff_3d1e, 1, "()->(u64,Duration)"),
             ("trip", 0x7094_33ea, 1, "(u64)->()"),

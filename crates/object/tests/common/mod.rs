@@ -2,10 +2,10 @@
 #![allow(dead_code, reason = "each test uses a part")]
 use serde::{Deserialize, Serialize};
 use spindle::{Config, Group};
-use spindle_object::{Context, Replicated, Settings, commands};
+use spindle_object::{Context, Replicated, Settings, StartError, StateMachine, commands};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer than any step takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -48,37 +48,71 @@ impl Store {
         vec![1; len as usize]
     }
 
+    #[command]
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 }
 
 /// A directory that is removed with the test.
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch {
+    pub(crate) path: PathBuf,
+    /// A busy machine lets a thread wait for long, so silence is not suspected by default.
+    pub(crate) suspect_after: Option<Duration>,
+    is_removed: bool,
+}
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Scratch {
-        Scratch(std::env::temp_dir().join(format!("spindle-object-{name}-{}", std::process::id())))
+        let path = std::env::temp_dir().join(format!("spindle-object-{name}-{}", std::process::id()));
+        Scratch { path, suspect_after: None, is_removed: true }
+    }
+
+    /// Uses the directory of another process.
+    pub(crate) fn of(path: PathBuf, suspect_after: Option<Duration>) -> Scratch {
+        Scratch { path, suspect_after, is_removed: false }
     }
 
     pub(crate) fn config(&self, founders: u32) -> Config {
         Config {
-            runtime_dir: Some(self.0.clone()),
+            runtime_dir: Some(self.path.clone()),
             gather_timeout: LONG,
-            // A busy machine lets a thread wait for long.
-            suspect_after: None,
+            suspect_after: self.suspect_after,
             ..Config::new("objects", founders)
         }
     }
 
     pub(crate) fn join(&self, founders: u32) -> (Group, Replicated<Store>) {
-        Replicated::join(self.config(founders), "all", Store::default(), Settings::default()).unwrap()
+        self.join_with(founders, Store::default(), &Settings::default()).unwrap()
+    }
+
+    pub(crate) fn join_with<T: StateMachine>(
+        &self,
+        founders: u32,
+        object: T,
+        settings: &Settings,
+    ) -> Result<(Group, Replicated<T>), StartError> {
+        Replicated::join(self.config(founders), "all", object, settings.clone())
     }
 
     /// Creates a group.
     pub(crate) fn group(&self, founders: u32) -> Vec<(Group, Replicated<Store>)> {
+        self.group_with(founders, Store::default, &Settings::default())
+    }
+
+    pub(crate) fn group_with<T: StateMachine>(
+        &self,
+        founders: u32,
+        object: impl Fn() -> T + Sync,
+        settings: &Settings,
+    ) -> Vec<(Group, Replicated<T>)> {
         std::thread::scope(|scope| {
-            let members: Vec<_> = (0..founders).map(|_| scope.spawn(|| self.join(founders))).collect();
+            let join = || self.join_with(founders, object(), settings).unwrap();
+            let members: Vec<_> = (0..founders).map(|_| scope.spawn(join)).collect();
             members.into_iter().map(|member| member.join().unwrap()).collect()
         })
     }
@@ -86,6 +120,17 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        if self.is_removed {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Waits until a condition holds.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < until, "not in time: {what}");
+        std::thread::yield_now();
     }
 }

@@ -1,0 +1,135 @@
+//! Members that are processes of their own, which a test can stop and kill.
+//!
+//! A process is the test's own program, started again to run one ignored test. It reads orders from
+//! its input, and its answers are the lines that begin with `=`.
+#![allow(dead_code, reason = "each test uses a part")]
+use super::{LONG, Scratch, Store, StoreCalls};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+use spindle_object::{CallError, Replicated, UnknownCause};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A process, which is killed with the test.
+pub(crate) struct Process {
+    child: Child,
+    input: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Process {
+    /// Starts a member. Its test is the one of this name, which calls [`run`].
+    pub(crate) fn start(test: &str, scratch: &Scratch, founders: u32) -> Process {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (tell, answers) = channel();
+        thread::spawn(move || {
+            let answers = lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("= ").map(str::to_owned));
+            // The end of the output, or of the test, ends the thread.
+            let _ = { answers }.try_for_each(|answer| tell.send(answer));
+        });
+        let mut process = Process { input: child.stdin.take().unwrap(), child, answers };
+        let suspect_ms = scratch.suspect_after.map_or(0, |time| time.as_millis());
+        process.order(&format!("{founders} {suspect_ms} {}", scratch.path.display()));
+        process
+    }
+
+    pub(crate) fn order(&mut self, order: &str) {
+        writeln!(self.input, "{order}").unwrap();
+    }
+
+    /// Returns the next answer.
+    pub(crate) fn answer(&self) -> String {
+        self.answers.recv_timeout(LONG).expect("an answer of the process")
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Kills the process, and returns the answers that were not taken.
+    pub(crate) fn kill(mut self) -> Vec<String> {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let until = Instant::now() + LONG;
+        let next = || self.answers.recv_timeout(until.saturating_duration_since(Instant::now())).ok();
+        std::iter::from_fn(next).collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The process: joins, and obeys until its input ends. Without input it returns at once.
+pub(crate) fn run() {
+    let mut lines = io::stdin().lines().map_while(Result::ok);
+    let Some(first) = lines.next() else { return };
+    let mut parts = first.splitn(3, ' ');
+    let (Some(founders), Some(suspect_ms), Some(path)) = (parts.next(), parts.next(), parts.next()) else { return };
+    let suspect_ms: u64 = suspect_ms.parse().unwrap();
+    let suspect_after = (suspect_ms > 0).then(|| Duration::from_millis(suspect_ms));
+    let scratch = Scratch::of(PathBuf::from(path), suspect_after);
+    let (_group, store) = scratch.join(founders.parse().unwrap());
+    // The line of the test's name is not complete yet.
+    println!("\n= joined");
+    for order in lines {
+        obey(&store, &order);
+    }
+}
+
+fn obey(store: &Replicated<Store>, order: &str) {
+    match order.split(' ').collect::<Vec<_>>()[..] {
+        ["add", key, more] => answer(store.call(&StoreCalls::add(key.to_owned(), more.parse().unwrap()), LONG)),
+        ["read", key] => answer(store.read_latest(|store| store.entries.get(key).copied().unwrap_or(0), LONG)),
+        // Sends calls and does not wait for their outcomes.
+        ["send", key, calls] => {
+            for _ in 0..calls.parse().unwrap() {
+                match store.call(&StoreCalls::add(key.to_owned(), 1), Duration::ZERO) {
+                    Err(CallError::Unknown { id, why: UnknownCause::TimedOut { .. } }) => println!("= {id}"),
+                    Ok(_) | Err(CallError::NotDone(_)) => {}
+                    Err(error) => println!("= failed {error:?}"),
+                }
+            }
+        }
+        // Writes to some keys, with different values, and tells the times.
+        ["write", keys, calls] => {
+            let (keys, calls): (u64, u64) = (keys.parse().unwrap(), calls.parse().unwrap());
+            for i in 0..calls {
+                let (key, value) = (i % keys, 1 << 48 | i);
+                let name = format!("key {key}");
+                let action = if i % 5 == 0 { "put" } else { "add" };
+                println!("= call {i} {key} {action} {value} {}", now_ns());
+                let reply = match action {
+                    "put" => store.call(&StoreCalls::put(&name, value), LONG),
+                    _ => store.call(&StoreCalls::add(name, value), LONG).map(Some),
+                };
+                let reply = reply.unwrap().map_or("none".to_owned(), |reply| reply.to_string());
+                println!("= end {i} {} {reply}", now_ns());
+            }
+        }
+        _ => panic!("unknown order {order:?}"),
+    }
+}
+
+/// Returns the time of a clock that all processes of this machine share, in nanoseconds.
+pub(crate) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn answer<E: std::fmt::Debug>(result: Result<u64, E>) {
+    match result {
+        Ok(value) => println!("= {value}"),
+        Err(error) => println!("= failed {error:?}"),
+    }
+}

@@ -1,0 +1,308 @@
+//! Real histories of concurrent clients are linearizable, and the checker finds those that are not.
+mod common;
+#[path = "common/linearizability.rs"]
+mod linearizability;
+#[path = "common/process.rs"]
+mod process;
+
+use common::{LONG, Scratch, Store, StoreCalls, wait_until};
+use linearizability::{Action, History, Operation, Reply, Violation, check, check_keys};
+use process::{Process, now_ns};
+use spindle_object::{CallError, ReadError, Replicated};
+use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn member_process() {
+    process::run();
+}
+
+/// A generator of the tests.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+
+    /// Values are different in one history, so that a read shows which operation it has seen.
+    fn action(&mut self, value: u64) -> Action {
+        match self.next(4) {
+            0 => Action::Put(value),
+            1 => Action::Add(value),
+            _ => Action::Read,
+        }
+    }
+}
+
+fn operation(action: Action, called: u64, ended: u64, reply: Reply) -> Operation {
+    Operation { action, called, ended: Some((ended, reply)) }
+}
+
+#[test]
+fn the_checker_distinguishes_these_histories() {
+    use Action::{Add, Put, Read};
+    let put = operation(Put(1), 0, 10, None);
+    let unknown = Operation { action: Put(2), called: 5, ended: None };
+    let cases: [(&str, Vec<Operation>, bool); 9] = [
+        ("a read of nothing", vec![operation(Read, 0, 1, None)], true),
+        (
+            "a read during a write sees either",
+            vec![put, operation(Read, 2, 4, None), operation(Read, 5, 6, Some(1))],
+            true,
+        ),
+        (
+            "not the old value after the new one",
+            vec![put, operation(Read, 2, 4, Some(1)), operation(Read, 5, 6, None)],
+            false,
+        ),
+        ("a stale read", vec![put, operation(Read, 11, 12, None)], false),
+        ("a lost update", vec![operation(Add(1), 0, 10, Some(1)), operation(Add(1), 1, 9, Some(1))], false),
+        ("two updates", vec![operation(Add(1), 0, 10, Some(2)), operation(Add(1), 1, 9, Some(1))], true),
+        (
+            "an unknown write takes effect late",
+            vec![put, unknown, operation(Read, 90, 91, Some(1)), operation(Read, 92, 93, Some(2))],
+            true,
+        ),
+        (
+            "an unknown write takes effect once",
+            vec![
+                put,
+                unknown,
+                operation(Read, 20, 21, Some(2)),
+                operation(Put(3), 30, 31, Some(2)),
+                operation(Read, 40, 41, Some(2)),
+            ],
+            false,
+        ),
+        ("not before its call", vec![put, operation(Read, 2, 3, Some(2)), unknown], false),
+    ];
+    for (name, history, is_linearizable) in cases {
+        let checked = check(&history);
+        assert_eq!(checked.is_ok(), is_linearizable, "{name}: {checked:?}");
+    }
+}
+
+/// The sequential object for the other checker.
+#[derive(Clone, Debug, Default)]
+struct Key(Option<u64>);
+
+impl SequentialSpec for Key {
+    type Op = Action;
+    type Ret = Reply;
+
+    fn invoke(&mut self, action: &Action) -> Reply {
+        let (value, reply) = action.apply(self.0);
+        self.0 = value;
+        reply
+    }
+}
+
+/// Draws a history of some clients: each operation takes effect at a time between its call and its
+/// end, and some replies are changed. Returns it with the verdict of stateright's tester.
+fn draw(chance: &mut Chance) -> (Vec<Operation>, bool) {
+    let clients = 2 + chance.next(3);
+    let mut tester = LinearizabilityTester::new(Key::default());
+    let (mut value, mut history) = (None, vec![]);
+    // By client: its operation, and the reply once it has taken effect.
+    let mut running: Vec<Option<(usize, Option<Reply>)>> = vec![None; clients as usize];
+    let wrong = chance.next(3) == 0;
+    for time in 0..12 + chance.next(20) {
+        let client = chance.next(clients) as usize;
+        match running[client] {
+            None if chance.next(12) > 0 => {
+                let value = 1 + chance.next(3);
+                let action = chance.action(value);
+                history.push(Operation { action, called: time, ended: None });
+                tester.on_invoke(client, action).unwrap();
+                running[client] = Some((history.len() - 1, None));
+            }
+            None => {}
+            Some((i, None)) => {
+                let (new, reply) = history[i].action.apply(value);
+                value = new;
+                running[client] = Some((i, Some(reply)));
+            }
+            // Some operations never end.
+            Some((_, Some(_))) if chance.next(12) == 0 => {}
+            Some((i, Some(reply))) => {
+                let reply = if wrong && chance.next(4) == 0 { Some(chance.next(4)) } else { reply };
+                history[i].ended = Some((time, reply));
+                tester.on_return(client, reply).unwrap();
+                running[client] = None;
+            }
+        }
+    }
+    let is_linearizable = tester.is_consistent();
+    (history, is_linearizable)
+}
+
+#[test]
+fn the_checker_agrees_with_that_of_stateright() {
+    let mut verdicts = [0, 0];
+    for seed in 0..3000 {
+        let (history, expected) = draw(&mut Chance(seed));
+        let checked = check(&history);
+        assert_eq!(checked.is_ok(), expected, "seed {seed}: {checked:?} of {history:#?}");
+        verdicts[usize::from(expected)] += 1;
+    }
+    assert!(verdicts.iter().all(|count| *count > 300), "{verdicts:?}");
+}
+
+/// How a client reads.
+type Read = fn(&Replicated<Store>, &str) -> Result<Reply, ReadError>;
+
+fn read_latest(store: &Replicated<Store>, key: &str) -> Result<Reply, ReadError> {
+    store.read_latest(|store| store.entries.get(key).copied(), LONG)
+}
+
+/// The planted mistake: a linearizable read is answered from the state of this member.
+fn read_stale(store: &Replicated<Store>, key: &str) -> Result<Reply, ReadError> {
+    store.read(|store| store.entries.get(key).copied())
+}
+
+/// Carries an operation out. Returns `None` if it was not executed.
+fn run(store: &Replicated<Store>, key: &str, action: Action, read: Read) -> Option<Operation> {
+    let called = now_ns();
+    let reply = match action {
+        Action::Put(value) => store.call(&StoreCalls::put(key, value), LONG),
+        Action::Add(more) => store.call(&StoreCalls::add(key.to_owned(), more), LONG).map(Some),
+        Action::Read => Ok(read(store, key).unwrap()),
+    };
+    match reply {
+        Ok(reply) => Some(Operation { action, called, ended: Some((now_ns(), reply)) }),
+        Err(CallError::NotDone(_)) => None,
+        Err(_) => Some(Operation { action, called, ended: None }),
+    }
+}
+
+/// Runs clients on these members until told to stop. Each has values of its own.
+fn run_clients(stores: &[&Replicated<Store>], seed: u64, read: Read, is_over: &AtomicBool) -> History {
+    let run_client = |client: u64, store: &Replicated<Store>| {
+        let mut chance = Chance(seed + client);
+        let mut history = History::new();
+        let mut value = (client + 1) << 32;
+        while !is_over.load(Ordering::Acquire) {
+            value += 1;
+            let key = format!("key {}", chance.next(3));
+            let done = run(store, &key, chance.action(value), read);
+            history.entry(key).or_default().extend(done);
+        }
+        history
+    };
+    thread::scope(|scope| {
+        let clients: Vec<_> = stores
+            .iter()
+            .flat_map(|store| [store, store])
+            .zip(0..)
+            .map(|(store, client)| scope.spawn(move || run_client(client, store)))
+            .collect();
+        let mut all = History::new();
+        for client in clients {
+            merge(&mut all, client.join().unwrap());
+        }
+        all
+    })
+}
+
+fn merge(all: &mut History, more: History) {
+    more.into_iter().for_each(|(key, operations)| all.entry(key).or_default().extend(operations));
+}
+
+/// Reads the operations of a process from its answers: `call N KEY ACTION VALUE TIME`, and
+/// `end N TIME REPLY`. An operation without an end was interrupted.
+fn parse(answers: &[String]) -> History {
+    let mut operations: Vec<(String, Operation)> = vec![];
+    for answer in answers {
+        match answer.split(' ').collect::<Vec<_>>()[..] {
+            ["call", _, key, action, value, time] => {
+                let value = value.parse().unwrap();
+                let action = if action == "put" { Action::Put(value) } else { Action::Add(value) };
+                operations
+                    .push((format!("key {key}"), Operation { action, called: time.parse().unwrap(), ended: None }));
+            }
+            ["end", number, time, reply] => {
+                let number: usize = number.parse().unwrap();
+                operations[number].1.ended = Some((time.parse().unwrap(), reply.parse().ok()));
+            }
+            // The last line may be cut off.
+            _ => {}
+        }
+    }
+    let mut history = History::new();
+    operations.into_iter().for_each(|(key, operation)| history.entry(key).or_default().push(operation));
+    history
+}
+
+#[test]
+fn histories_with_a_kill_are_linearizable() {
+    for seed in 0..3 {
+        let scratch = Scratch::new(&format!("history-{seed}"));
+        let mut process = Process::start("member_process", &scratch, 3);
+        let members = thread::scope(|scope| {
+            let joining = [0, 1].map(|_| scope.spawn(|| scratch.join(3)));
+            joining.map(|member| member.join().unwrap())
+        });
+        assert_eq!(process.answer(), "joined");
+        let stores = members.each_ref().map(|(_, store)| store);
+        let is_over = AtomicBool::new(false);
+        let (history, answers) = thread::scope(|scope| {
+            let clients = scope.spawn(|| run_clients(&stores, 100 * seed, read_latest, &is_over));
+            process.order(&format!("write 3 {}", u64::MAX >> 1));
+            let mut answers: Vec<String> = (0..100).map(|_| process.answer()).collect();
+            answers.extend(process.kill());
+            let killed = stores[0].commands();
+            wait_until("calls after the kill", || stores[0].commands() > killed + 300);
+            is_over.store(true, Ordering::Release);
+            (clients.join().unwrap(), answers)
+        });
+        let of_process = parse(&answers);
+        assert!(of_process.values().map(Vec::len).sum::<usize>() >= 50);
+        let mut all = history;
+        merge(&mut all, of_process);
+        let checked = check_keys(&all);
+        assert!(checked.is_ok(), "seed {seed}: {checked:?}");
+
+        // One reply that is changed is noticed: the last read of a key sees its first value.
+        let (_, operations) = all.first_key_value().unwrap();
+        let mut changed = operations.clone();
+        let mut reads: Vec<_> = changed.iter_mut().filter(|operation| operation.action == Action::Read).collect();
+        reads.sort_by_key(|operation| operation.called);
+        let (first, last) = (reads[0].ended.unwrap().1, reads.len() - 1);
+        reads[last].ended.as_mut().unwrap().1 = first;
+        assert!(matches!(check(&changed), Err(Violation::NotLinearizable { .. })));
+    }
+}
+
+#[test]
+fn a_stale_read_is_found() {
+    let scratch = Scratch::new("stale");
+    let members = scratch.group(3);
+    let stores: Vec<_> = members.iter().map(|(_, store)| store).collect();
+    let until = Instant::now() + LONG;
+    for seed in 0.. {
+        assert!(Instant::now() < until, "no stale read in {seed} histories");
+        let is_over = AtomicBool::new(false);
+        let before = stores[0].commands();
+        let mut history = thread::scope(|scope| {
+            let clients = scope.spawn(|| run_clients(&stores, 100 * seed, read_stale, &is_over));
+            wait_until("calls", || stores[0].commands() > before + 300);
+            is_over.store(true, Ordering::Release);
+            clients.join().unwrap()
+        });
+        if let Err((_, violation)) = check_keys(&history) {
+            assert!(matches!(violation, Violation::NotLinearizable { .. }), "{violation:?}");
+            // Without the reads, the same history is linearizable: only they are stale.
+            history.values_mut().for_each(|operations| operations.retain(|done| done.action != Action::Read));
+            check_keys(&history).unwrap();
+            return;
+        }
+        // Each history begins with no value.
+        stores[0].call(&StoreCalls::clear(), LONG).unwrap();
+        stores.iter().for_each(|store| store.read_latest(|_| (), LONG).unwrap());
+    }
+}
