@@ -154,7 +154,7 @@ impl<R: Read> StreamReader<R> {
     ///
     /// # Errors
     /// [`StreamError`]. Records of earlier parts are good.
-    pub fn next(&mut self) -> Result<StreamPart, StreamError> {
+    pub fn read_part(&mut self) -> Result<StreamPart, StreamError> {
         let mut header = [0; HEADER_BYTES];
         self.from.read_exact(&mut header)?;
         let [kind, length] = [0, 4].map(|at| u32_at(&header, at));
@@ -260,7 +260,7 @@ mod tests {
         let mut reader = StreamReader::new(bytes, last);
         let (mut chunks, mut records, mut version) = (0, 0, None);
         loop {
-            match reader.next()? {
+            match reader.read_part()? {
                 StreamPart::Records(chunk) => {
                     (chunks, records, version) = (chunks + 1, records + chunk.records(), chunk.last());
                 }

@@ -433,7 +433,7 @@ fn tell(options: &ChaosOptions, total: &RoundTally, rounds: u32, took: Duration,
         let named = |spread: Option<[u64; 3]>| {
             spread.map_or(Value::Null, |[m, p, w]| json!({"median": m, "p90": p, "worst": w}))
         };
-        let value = json!({
+        let mut value = json!({
             "rounds": rounds, "seconds": seconds, "kills": total.kills, "stops": total.stops, "long_stops": total.long_stops,
             "joins": total.joins, "leaves": total.leaves, "restarts": total.restarts, "removals": total.removals, "evictions": total.evictions,
             "unprovoked_evictions": total.unprovoked, "unjudged_rounds": total.unjudged, "groups": total.sums.eras, "views": total.sums.views,
@@ -441,10 +441,11 @@ fn tell(options: &ChaosOptions, total: &RoundTally, rounds: u32, took: Duration,
             "cuts": total.cuts, "one_way_cuts": total.one_ways, "flaps": total.flaps, "slow_links": total.slows,
             "outages": total.outages, "evictions_after_outages": total.after_outages, "delays": total.delays,
             "crashes_in_cuts": total.crashes, "seed_restarts": total.seed_restarts, "operator_recoveries": total.recoveries, "recoveries": total.recovered.len(), "recovery_ms": named(by_all), "recovery_of_majority_ms": named(by_majority),
-             "lost_by_leavers": total.sums.lost_by_leavers, "logged": total.logged, "rejoined": total.rejoined, "durable": total.sums.durable, "gaps": total.gaps.len(), "gap_us": named(all),
+             "lost_by_leavers": total.sums.lost_by_leavers, "logged": total.logged, "durable": total.sums.durable, "gaps": total.gaps.len(), "gap_us": named(all),
             "gap_alone_us": named(alone), "calm_ms": named(calm), "finish_ms": named(finish), "load": load,
             "failed_seed": failure.map(|(seed, _)| seed), "failure": failure.map(|(_, report)| report),
         });
+        value["rejoined"] = total.rejoined.into();
         println!("{value}");
         return;
     }

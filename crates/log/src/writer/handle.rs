@@ -28,13 +28,12 @@ impl WriterHandle {
     }
 
     /// Appends records to the log of a subgroup and waits until they are durable. Returns the
-    /// durable frontier. An [`Appender`] of the subgroup can't be used after that: a new one
-    /// continues.
+    /// durable frontier, and the records if nothing was written and they may be tried again. An
+    /// [`Appender`] of the subgroup can't be used after that: a new one continues.
     ///
     /// # Errors
-    /// As [`Log::write`](crate::Log::write) and [`Log::sync`](crate::Log::sync), with the records if
-    /// nothing was written; [`Error::Stopped`].
-    pub fn append(&self, subgroup: u32, chunk: Chunk) -> Result<Option<Version>, (Error, Option<Chunk>)> {
+    /// As [`Log::write`](crate::Log::write) and [`Log::sync`](crate::Log::sync); [`Error::Stopped`].
+    pub fn append(&self, subgroup: u32, chunk: Chunk) -> (Result<Option<Version>>, Option<Chunk>) {
         let appended = self.call(move |store| {
             let mut chunks = [chunk];
             let result = store.log(subgroup).and_then(|log| {
@@ -42,9 +41,10 @@ impl WriterHandle {
                 log.sync()
             });
             let [chunk] = chunks;
-            result.map_err(|error| (error.clone(), error.is_transient().then_some(chunk)))
+            let may_try_again = result.as_ref().is_err_and(Error::is_transient);
+            (result, may_try_again.then_some(chunk))
         });
-        appended.map_err(|error| (error, None))?
+        appended.unwrap_or_else(|error| (Err(error), None))
     }
 
     /// As [`Writer::appender`](super::Writer::appender).

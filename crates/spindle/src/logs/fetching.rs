@@ -147,7 +147,7 @@ impl FetchThread {
     fn read(&mut self, from: impl Read) -> Result<StreamEnd, FetchError> {
         let mut reader = StreamReader::new(from, self.last);
         loop {
-            match reader.next().map_err(FetchError::Stream)? {
+            match reader.read_part().map_err(FetchError::Stream)? {
                 StreamPart::Records(chunk) => self.append(chunk)?,
                 StreamPart::End(end) => {
                     // The records are on disk, whatever happens to the transport now.
@@ -167,15 +167,15 @@ impl FetchThread {
                 return Err(FetchError::Cancelled);
             }
             match self.writer.append(self.number, chunk) {
-                Ok(_) => break,
-                Err((error, Some(again))) if error.is_transient() => {
+                (Ok(_), _) => break,
+                (Err(error), Some(again)) => {
                     if !self.counts.is_full.swap(true, Ordering::Relaxed) {
                         warn!(target: TARGET, %error, "the disk has no space for the records of other members");
                     }
                     chunk = again;
                     thread::sleep(FULL_RETRY);
                 }
-                Err((error, _)) => return Err(FetchError::Log(error)),
+                (Err(error), None) => return Err(FetchError::Log(error)),
             }
         }
         self.counts.is_full.store(false, Ordering::Relaxed);

@@ -39,7 +39,7 @@ impl Scene {
             }
             let patience = self.catch_up.patience(self.now);
             assert!(patience > Duration::ZERO, "it would spin");
-            self.now = self.now + patience;
+            self.now += patience;
         }
         panic!("it waits for ever: {:?}", self.catch_up);
     }
