@@ -100,7 +100,6 @@ enum RecordWrite {
 #[derive(Debug)]
 struct RunningMember {
     process: Process,
-    since: u64,
     wakes: u64,
     /// The record as it will be on disk, without a restart.
     record: Option<RestartRecord>,
@@ -187,6 +186,7 @@ pub(super) struct RestartWorld<'s> {
     chain: RestartChain,
     /// The process that leads on one host.
     lead: Option<u32>,
+    lead_since: u64,
     /// A cut between these hosts and the others, and its end.
     cut: (u64, u64),
     /// Members that the operator has given up for the restart in progress.
@@ -232,6 +232,7 @@ impl<'s> RestartWorld<'s> {
             histories: (0..scene.logs).map(|_| RestartHistory::default()).collect(),
             chain,
             lead: None,
+            lead_since: 0,
             cut: (0, 0),
             lost,
             lost_era: 0,
@@ -414,7 +415,7 @@ impl DiskLog {
 
 impl RunningMember {
     fn new(process: Process, since: u64, record: Option<RestartRecord>, phase: MemberPhase) -> RunningMember {
-        RunningMember { process, since, wakes: u64::MAX, record, phase, knows: None, sent: (since, 0) }
+        RunningMember { process, wakes: u64::MAX, record, phase, knows: None, sent: (since, 0) }
     }
 
     fn live(&self) -> Option<&LiveMember> {

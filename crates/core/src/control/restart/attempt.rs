@@ -63,11 +63,12 @@ impl Restart {
         self.record.view.members.iter().copied().filter(|id| !self.setup.lost.contains(id))
     }
 
-    /// A process that is not in the last view can't know whether that view has begun again.
+    /// A process that is not in the last view may lead, too: on one host it may be the one that has
+    /// the lead. The promises of all members say that none of them has begun that view again.
     fn may_begin(&self) -> bool {
-        let is_in = self.record.view.rank_of(self.setup.me.id).is_some();
+        let is_left = self.needed().next().is_some();
         let is_complete = self.needed().all(|id| self.is_here(id)) || mutation!(RestartsWithout);
-        is_in && is_complete && self.now >= self.not_before && self.not_lost().is_empty()
+        is_left && is_complete && self.now >= self.not_before && self.not_lost().is_empty()
     }
 
     fn begin_attempt(&mut self) {

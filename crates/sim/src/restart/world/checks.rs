@@ -28,7 +28,7 @@ impl RestartWorld<'_> {
             let Some(running) = &seat.running else { continue };
             let MemberPhase::Restarting(restart) = &running.phase else { continue };
             let seat_leads = self.scene.leads >> self.places[&running.process.nonce].0 & 1 == 1;
-            let leads = seat_leads || self.lead == Some(running.process.nonce);
+            let leads = seat_leads || self.lead == Some(running.process.nonce) && is_old(self.lead_since);
             if !leads || !seat.restarts.0 || !is_old(seat.restarts.1) {
                 continue;
             }

@@ -33,8 +33,19 @@ impl RestartWorld<'_> {
         }
     }
 
-    /// Replaces the disk of a seat by an empty one.
+    /// Replaces the disk of a seat by an empty one, unless no other disk of a member of the newest
+    /// view is left.
     fn wipe(&mut self, seat: usize) {
+        let records = self.seats.iter().filter_map(|seat| seat.disk.record.as_ref());
+        let decided = records.map(|record| &record.view).chain(self.views.iter().map(|group| &group.view));
+        let newest = decided.max_by_key(|view| view.id).cloned();
+        let is_left = |(other, state): (usize, &super::RestartSeat)| {
+            let id = MemberId(state.disk.number.into());
+            other != seat && newest.as_ref().is_some_and(|view| view.rank_of(id).is_some())
+        };
+        if !self.seats.iter().enumerate().any(is_left) {
+            return;
+        }
         self.outcome.counts.lost_disks += 1;
         self.disks += 1;
         self.destroyed.insert(self.seats[seat].disk.number);
@@ -88,7 +99,8 @@ impl RestartWorld<'_> {
             self.scene.hasty && !self.is_calm && seat.running.is_none() && knows_no_later && !has_later_write
         };
         let missing = wait.missing.clone();
-        if !missing.iter().all(may_give_up) {
+        // A restart needs a member of the last view.
+        if missing.len() as u32 == wait.members || !missing.iter().all(may_give_up) {
             return Ok(());
         }
         self.note(|| format!("an operator gives up {missing:?}"));

@@ -46,7 +46,7 @@ impl RestartWorld<'_> {
             return;
         }
         let (seat, nonce) = self.random.pick(&restarting);
-        self.lead = Some(nonce);
+        (self.lead, self.lead_since) = (Some(nonce), self.now);
         self.note(|| format!("s{seat}: process {nonce} leads"));
         if let Some(MemberPhase::Restarting(restart)) = self.running(seat, nonce).map(|running| &mut running.phase) {
             restart.set_leads(true);
