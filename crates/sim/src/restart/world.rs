@@ -112,8 +112,8 @@ struct RunningMember {
 #[derive(Debug)]
 enum MemberPhase {
     Restarting(Box<Restart>),
-    /// It has no record. True if it has written one, to join.
-    Empty(bool),
+    /// It has no record.
+    Empty,
     /// Its record of its first view is being written.
     Entering,
     Live(LiveMember),
@@ -193,9 +193,9 @@ pub(super) struct RestartWorld<'s> {
     lost: BTreeSet<MemberId>,
     /// The era in which they were given up.
     lost_era: u32,
-    /// Disks that were given up at any time, and those that are destroyed.
+    /// Disks that were given up at any time, and those that are destroyed, with the time.
     given_up: BTreeSet<u32>,
-    destroyed: BTreeSet<u32>,
+    destroyed: BTreeMap<u32, u64>,
     /// Since when the leader waits for the same members.
     waits: (Vec<MemberId>, u64),
     is_calm: bool,

@@ -35,7 +35,8 @@ impl RestartWorld<'_> {
             let wait = restart.waiting();
             for id in restart.record().view.members.iter().filter(|id| !self.lost.contains(id)) {
                 let other = self.seats.iter().find(|other| u64::from(other.disk.number) == id.0);
-                let (restarts, since) = other.map_or((false, 0), |other| other.restarts);
+                let lost_at = self.destroyed.get(&(id.0 as u32)).copied().unwrap_or(0);
+                let (restarts, since) = other.map_or((false, lost_at), |other| other.restarts);
                 if is_old(since) && wait.missing.contains(id) == restarts {
                     let what = if restarts { "names" } else { "does not name" };
                     return TOLD.broken(format!("process {} {what} member {}: {wait:?}", running.process.nonce, id.0));

@@ -48,7 +48,7 @@ impl RestartWorld<'_> {
         }
         self.outcome.counts.lost_disks += 1;
         self.disks += 1;
-        self.destroyed.insert(self.seats[seat].disk.number);
+        self.destroyed.insert(self.seats[seat].disk.number, self.now);
         self.seats[seat].disk = RestartDisk::new(self.disks, self.scene.logs);
     }
 

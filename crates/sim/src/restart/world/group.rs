@@ -1,5 +1,5 @@
 //! The model of the group: how its members decide the next view and learn of it.
-use super::{GroupView, MemberPhase, RecordWrite, RestartEvent, RestartWorld, TICK_NS};
+use super::{GroupView, MemberPhase, RecordWrite, RestartBroken, RestartEvent, RestartWorld, TICK_NS};
 use crate::checkers::Checked;
 use crate::restart::plan::{MS, S};
 use spindle_core::{MemberId, Process, View};
@@ -142,7 +142,11 @@ impl RestartWorld<'_> {
         let mut joiners = vec![];
         for seat in 0..self.seats.len() {
             let Some(running) = &self.seats[seat].running else { continue };
-            let asks = matches!(running.phase, MemberPhase::Restarting(_) | MemberPhase::Empty(true));
+            let asks = match running.phase {
+                MemberPhase::Restarting(_) => true,
+                MemberPhase::Empty => self.is_broken(RestartBroken::JoinsWithoutRecord),
+                _ => false,
+            };
             let reaches = connected.iter().all(|other| self.passes(*other, seat));
             let is_member = connected.iter().any(|other| self.seats[*other].disk.number == self.seats[seat].disk.number);
             if asks && running.knows == Some(view) && reaches && !is_member {

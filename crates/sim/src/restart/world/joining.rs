@@ -4,7 +4,7 @@ use super::{LackedRecords, LiveMember, MemberPhase, RecordWrite, RestartBroken, 
 use crate::checkers::Checked;
 use crate::restart::plan::MS;
 use spindle_core::control::{RestartBallot, RestartMessage, RestartRecord};
-use spindle_core::{Process, Time};
+use spindle_core::{Process, Time, View};
 
 /// How long a process that ends itself is down.
 const AGAIN_NS: u64 = 100 * MS;
@@ -15,7 +15,7 @@ impl RestartWorld<'_> {
         for seat in 0..self.seats.len() {
             let Some(running) = &self.seats[seat].running else { continue };
             let nonce = running.process.nonce;
-            let looks = matches!(running.phase, MemberPhase::Restarting(_) | MemberPhase::Empty(_));
+            let looks = matches!(running.phase, MemberPhase::Restarting(_) | MemberPhase::Empty);
             if !looks || !self.random.one_in(6) {
                 continue;
             }
@@ -38,12 +38,8 @@ impl RestartWorld<'_> {
             return Ok(());
         };
         let group = &self.views[view];
-        let (id, names, restart, has_me) = {
-            let number = self.seats[seat].disk.number;
-            let has_me = group.view.members.iter().any(|id| id.0 == u64::from(number));
-            (group.view.id, group.names(nonce), group.restart.clone(), has_me)
-        };
-        let (shown, skips_record) = (group.view.clone(), self.is_broken(RestartBroken::JoinsWithoutRecord));
+        let (id, names, restart, shown) =
+            (group.view.id, group.names(nonce), group.restart.clone(), group.view.clone());
         let Some(running) = self.running(seat, nonce) else { return Ok(()) };
         match (&mut running.phase, restart) {
             (MemberPhase::Restarting(restart), Some((base, value))) if names => {
@@ -59,22 +55,25 @@ impl RestartWorld<'_> {
                 }
             }
             (MemberPhase::Restarting(_), _) if !names => running.knows = Some(view),
-            (MemberPhase::Empty(may_ask), _) => {
+            (MemberPhase::Empty, _) => {
                 running.knows = Some(view);
-                if *may_ask || has_me || skips_record {
-                    *may_ask |= skips_record;
-                    return Ok(());
-                }
-                // A view that this disk's member is not in, so that a restart counts the disk only
-                // if a later view has it.
-                let record = RestartRecord::first(shown, running.process.id, false);
-                if self.seats[seat].disk.writes.is_empty() {
-                    self.write(seat, record, RecordWrite::Ask);
-                }
+                self.take_base(seat, nonce, shown);
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Lets a process without a record write a view of the group. It is not in that view, since its
+    /// disk is new. After that it restarts like the others, so that a later view which has it does
+    /// not wait for it.
+    pub(super) fn take_base(&mut self, seat: usize, nonce: u32, view: View) {
+        let skips = self.is_broken(RestartBroken::JoinsWithoutRecord);
+        let Some(running) = self.running(seat, nonce).filter(|_| !skips) else { return };
+        let me = running.process.id;
+        if matches!(running.phase, MemberPhase::Empty) && view.rank_of(me).is_none() && self.seats[seat].disk.writes.is_empty() {
+            self.write(seat, RestartRecord::first(view, me, false), RecordWrite::Ask);
+        }
     }
 
     /// Ends a process that is in a view which it will never begin, and says so.
@@ -132,7 +131,7 @@ impl RestartWorld<'_> {
                 }
                 record.clone()
             }
-            MemberPhase::Empty(_) => RestartRecord::first(shown.clone(), me, false),
+            MemberPhase::Empty => RestartRecord::first(shown.clone(), me, false),
             _ => return Ok(()),
         };
         match forgets {

@@ -177,7 +177,7 @@ impl RestartWorld<'_> {
                 let is_excused = |entry: &RestartMessageEntry| {
                     // A message that was not durable may end with the members that had it. After a
                     // restart, the log that the group continues with has no such gaps.
-                    let was_lost = entry.synced.iter().any(|disk| destroyed.contains(disk) || given_up.contains(disk));
+                    let was_lost = entry.synced.iter().any(|disk| destroyed.contains_key(disk) || given_up.contains(disk));
                     was_lost || !lacks.is_complete && entry.durable.is_none()
                 };
                 self.histories[log].lose(index, is_excused)?;

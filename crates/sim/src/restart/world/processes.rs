@@ -5,7 +5,7 @@ use crate::restart::plan::{MS, S};
 use spindle_core::control::{
     LogState, Restart, RestartMessage, RestartOutput, RestartRecord, RestartSetup, RestartTo, RestartView,
 };
-use spindle_core::{MemberId, Process, Time};
+use spindle_core::{MemberId, Process, Time, ViewId};
 use std::collections::BTreeSet;
 
 /// The number of messages of a restart that a process sends in a window of [`WINDOW_NS`] at most.
@@ -21,27 +21,35 @@ impl RestartWorld<'_> {
 
     pub(super) fn start(&mut self, seat: usize) -> Checked {
         let me = self.new_process(seat);
-        let disk = &mut self.seats[seat].disk;
-        let phase = match &disk.record {
-            None => MemberPhase::Empty(false),
-            Some(record) => {
-                let record = RestartRecord::decode(&record.encode()).expect("a record is read as it was written");
-                let logs = disk.logs.iter().enumerate().map(|(log, state)| LogState {
-                    name: log_name(log),
-                    last: state.last(),
-                    clock: state.records.last().map_or(0, |(position, _)| position.epoch.count() << 32 | position.sequence),
-                });
-                let setup = RestartSetup { me, record, logs: logs.collect(), lost: self.lost.clone() };
-                let mut restart = Restart::new(setup, Time(self.now));
-                restart.set_leads(self.scene.leads >> seat & 1 == 1);
-                MemberPhase::Restarting(Box::new(restart))
-            }
-        };
-        let restarts = matches!(phase, MemberPhase::Restarting(_));
-        self.seats[seat].restarts = (restarts, self.now);
-        self.note(|| format!("s{seat}: process {} starts as member {}, {}", me.nonce, me.id.0, if restarts { "restarts" } else { "joins" }));
-        self.seats[seat].running = Some(RunningMember::new(me, self.now, None, phase));
+        let process = RunningMember::new(me, self.now, None, MemberPhase::Empty);
+        self.seats[seat].running = Some(process);
+        self.seats[seat].restarts = (false, self.now);
+        let restarts = self.seats[seat].disk.record.is_some();
+        let how = if restarts { "restarts" } else { "has no record" };
+        self.note(|| format!("s{seat}: process {} starts as member {}, {how}", me.nonce, me.id.0));
+        if restarts {
+            self.restart(seat, me);
+        }
         self.settle(seat)
+    }
+
+    /// Lets a process restart with the record on its disk.
+    fn restart(&mut self, seat: usize, me: Process) {
+        let disk = &self.seats[seat].disk;
+        let Some(record) = &disk.record else { return };
+        let record = RestartRecord::decode(&record.encode()).expect("a record is read as it was written");
+        let logs = disk.logs.iter().enumerate().map(|(log, state)| LogState {
+            name: log_name(log),
+            last: state.last(),
+            clock: state.last().map_or(0, |last| last.epoch.count() << 32 | last.sequence),
+        });
+        let setup = RestartSetup { me, record, logs: logs.collect(), lost: self.lost.clone() };
+        let mut restart = Restart::new(setup, Time(self.now));
+        restart.set_leads(self.scene.leads >> seat & 1 == 1);
+        self.seats[seat].restarts = (true, self.now);
+        if let Some(running) = &mut self.seats[seat].running {
+            running.phase = MemberPhase::Restarting(Box::new(restart));
+        }
     }
 
     /// Ends a process. Parts of what it wrote last are on disk.
@@ -145,9 +153,10 @@ impl RestartWorld<'_> {
                 restart.persisted(Time(now));
                 self.settle(seat)
             }
-            (RecordWrite::Ask, MemberPhase::Empty(may_ask)) => {
-                *may_ask = true;
-                Ok(())
+            (RecordWrite::Ask, MemberPhase::Empty) => {
+                let me = running.process;
+                self.restart(seat, me);
+                self.settle(seat)
             }
             (RecordWrite::Enter(view), MemberPhase::Entering) => self.begin(seat, view),
             (RecordWrite::Next(view), MemberPhase::Live(live)) if live.next == Some(view) => self.begin(seat, view),
@@ -207,7 +216,22 @@ impl RestartWorld<'_> {
         let (sender, seat) = (self.places[&from.nonce].0, self.places[&to.nonce].0);
         let (now, passes) = (self.now, self.passes(sender, seat));
         let Some(running) = self.running(seat, to.nonce).filter(|_| passes) else { return Ok(()) };
-        let MemberPhase::Restarting(restart) = &mut running.phase else { return Ok(()) };
+        let restart = match &mut running.phase {
+            MemberPhase::Restarting(restart) => restart,
+            // A process without a record may be the only one that the others can reach.
+            MemberPhase::Empty => {
+                match message {
+                    RestartMessage::Hello { .. } => {
+                        let message = RestartMessage::Hello { base: ViewId(0) };
+                        self.after(self.scene.delay_ns, RestartEvent::Deliver { from: to, to: from, message });
+                    }
+                    RestartMessage::Base { view } => self.take_base(seat, to.nonce, view),
+                    _ => {}
+                }
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
         restart.hear(from, message.clone(), Time(now));
         self.outcome.counts.messages += 1;
         self.note(|| format!("s{sender} -> s{seat}: {message:?}"));
