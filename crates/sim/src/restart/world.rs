@@ -189,6 +189,8 @@ pub(super) struct RestartWorld<'s> {
     lead_since: u64,
     /// A cut between these hosts and the others, and its end.
     cut: (u64, u64),
+    /// The last end of a cut.
+    cut_until: u64,
     /// Members that the operator has given up for the restart in progress.
     lost: BTreeSet<MemberId>,
     /// The era in which they were given up.
@@ -234,6 +236,7 @@ impl<'s> RestartWorld<'s> {
             lead: None,
             lead_since: 0,
             cut: (0, 0),
+            cut_until: 0,
             lost,
             lost_era: 0,
             given_up,

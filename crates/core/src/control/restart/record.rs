@@ -83,6 +83,10 @@ impl RestartRecord {
 
     /// Notes that `view` was decided after the view of this record. `me` is the member.
     pub fn learn(&mut self, view: View, me: MemberId) {
+        // A member that stays learns of each view. If it has missed one, it was left out meanwhile.
+        if !view.id.follows(self.view.id) {
+            return self.enter(view, me);
+        }
         let was_in: BTreeSet<&String> = logged(&self.view, me).collect();
         let existed: BTreeSet<&String> =
             self.view.subgroups.iter().filter(|spec| spec.is_logged()).map(|spec| &spec.name).collect();

@@ -168,6 +168,18 @@ fn members_whose_logs_lack_the_begin_are_not_in_the_view() {
 }
 
 #[test]
+fn a_log_lacks_the_views_that_its_member_has_missed() {
+    let mut record = RestartRecord::first(view(1, &[1, 2]), MemberId(2), true);
+    record.learn(view(2, &[1, 2]), MemberId(2));
+    assert!(record.origins.is_empty());
+    record.learn(view(4, &[1, 2]), MemberId(2));
+    assert_eq!(record.origins[0].since, ViewId(4));
+    let mut record = RestartRecord::first(view(1, &[1, 2]), MemberId(2), true);
+    record.enter(view(2, &[1, 2]), MemberId(2));
+    assert_eq!(record.origins[0].since, ViewId(2));
+}
+
+#[test]
 fn a_view_that_was_accepted_is_decided_by_the_next_leader() {
     let mut cluster = Cluster::new();
     let base = view(1, &[1, 2, 3]);

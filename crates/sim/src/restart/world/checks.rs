@@ -21,7 +21,7 @@ impl RestartWorld<'_> {
     /// A leader that waits names the members that have not come, and no others.
     fn judge_waits(&self) -> Checked {
         let is_old = |since: u64| since + KNOWN_NS <= self.now;
-        if self.cut.0 != 0 && !is_old(self.cut.1) {
+        if self.cut_until > 0 && !is_old(self.cut_until) {
             return Ok(());
         }
         for seat in &self.seats {

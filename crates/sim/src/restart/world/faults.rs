@@ -29,21 +29,23 @@ impl RestartWorld<'_> {
                     }
                 }
             }
-            RestartFault::Cut { side, ns } => self.cut = (side, self.now + ns),
+            RestartFault::Cut { side, ns } => {
+                self.cut = (side, self.now + ns);
+                self.cut_until = self.cut_until.max(self.now + ns);
+            }
         }
     }
 
-    /// Replaces the disk of a seat by an empty one, unless no other disk of a member of the newest
-    /// view is left.
+    /// Replaces the disk of a seat by an empty one, unless no disk of a member of the newest view
+    /// would be left.
     fn wipe(&mut self, seat: usize) {
-        let records = self.seats.iter().filter_map(|seat| seat.disk.record.as_ref());
-        let decided = records.map(|record| &record.view).chain(self.views.iter().map(|group| &group.view));
-        let newest = decided.max_by_key(|view| view.id).cloned();
-        let is_left = |(other, state): (usize, &super::RestartSeat)| {
-            let id = MemberId(state.disk.number.into());
-            other != seat && newest.as_ref().is_some_and(|view| view.rank_of(id).is_some())
+        let left = || self.seats.iter().enumerate().filter(|(other, _)| *other != seat).map(|(_, seat)| &seat.disk);
+        let newest = left().filter_map(|disk| disk.record.as_ref()).map(|record| &record.view).max_by_key(|view| view.id);
+        let is_in = |disk: &RestartDisk| {
+            let is_in = |view: &&spindle_core::View| view.rank_of(MemberId(disk.number.into())).is_some();
+            disk.record.is_some() && newest.as_ref().is_some_and(is_in)
         };
-        if !self.seats.iter().enumerate().any(is_left) {
+        if !left().any(is_in) {
             return;
         }
         self.outcome.counts.lost_disks += 1;

@@ -137,7 +137,7 @@ impl RestartWorld<'_> {
         }
     }
 
-    /// Returns the processes that ask these members, with the ids of no members that stay.
+    /// Returns the processes that ask these members, with the ids of no members.
     fn joiners(&mut self, view: usize, connected: &[usize]) -> Vec<Process> {
         let mut joiners = vec![];
         for seat in 0..self.seats.len() {
@@ -148,7 +148,7 @@ impl RestartWorld<'_> {
                 _ => false,
             };
             let reaches = connected.iter().all(|other| self.passes(*other, seat));
-            let is_member = connected.iter().any(|other| self.seats[*other].disk.number == self.seats[seat].disk.number);
+            let is_member = self.views[view].view.rank_of(running.process.id).is_some();
             if asks && running.knows == Some(view) && reaches && !is_member {
                 joiners.push(running.process);
             }
