@@ -106,6 +106,8 @@ struct RunningMember {
     phase: MemberPhase,
     /// A view of the group that the process wants to join.
     knows: Option<usize>,
+    /// The members that it was told are lost.
+    lost: BTreeSet<MemberId>,
     sent: (u64, u64),
 }
 
@@ -418,7 +420,7 @@ impl DiskLog {
 
 impl RunningMember {
     fn new(process: Process, since: u64, record: Option<RestartRecord>, phase: MemberPhase) -> RunningMember {
-        RunningMember { process, wakes: u64::MAX, record, phase, knows: None, sent: (since, 0) }
+        RunningMember { process, wakes: u64::MAX, record, phase, knows: None, lost: BTreeSet::new(), sent: (since, 0) }
     }
 
     fn live(&self) -> Option<&LiveMember> {

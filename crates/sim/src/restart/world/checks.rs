@@ -33,7 +33,7 @@ impl RestartWorld<'_> {
                 continue;
             }
             let wait = restart.waiting();
-            for id in restart.record().view.members.iter().filter(|id| !self.lost.contains(id)) {
+            for id in restart.record().view.members.iter().filter(|id| !running.lost.contains(id)) {
                 let other = self.seats.iter().find(|other| u64::from(other.disk.number) == id.0);
                 let lost_at = self.destroyed.get(&(id.0 as u32)).copied().unwrap_or(0);
                 let (restarts, since) = other.map_or((false, lost_at), |other| other.restarts);

@@ -40,9 +40,13 @@ impl RestartWorld<'_> {
     /// would be left.
     fn wipe(&mut self, seat: usize) {
         let left = || self.seats.iter().enumerate().filter(|(other, _)| *other != seat).map(|(_, seat)| &seat.disk);
-        let newest = left().filter_map(|disk| disk.record.as_ref()).map(|record| &record.view).max_by_key(|view| view.id);
+        let records = |disk: &'_ RestartDisk| {
+            let pending = disk.writes.iter().map(|(record, _)| record.view.clone());
+            disk.record.iter().map(|record| record.view.clone()).chain(pending).collect::<Vec<_>>()
+        };
+        let newest = left().flat_map(records).max_by_key(|view| view.id);
         let is_in = |disk: &RestartDisk| {
-            let is_in = |view: &&spindle_core::View| view.rank_of(MemberId(disk.number.into())).is_some();
+            let is_in = |view: &spindle_core::View| view.rank_of(MemberId(disk.number.into())).is_some();
             disk.record.is_some() && newest.as_ref().is_some_and(is_in)
         };
         if !left().any(is_in) {

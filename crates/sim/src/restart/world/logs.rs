@@ -3,15 +3,15 @@ use super::{LackedRecords, MemberPhase, RecordWrite, RestartBroken, RestartEvent
 use crate::checkers::restart_history::RestartMessageEntry;
 use crate::checkers::{Checked, Invariant};
 use crate::random::mix;
-use crate::restart::plan::{MS, S};
+use crate::restart::plan::MS;
 use spindle_core::control::RestartView;
 use spindle_core::{MemberId, Position, SubgroupId, View};
 use std::collections::BTreeSet;
 
 const DURABLE: Invariant = Invariant(10, "durable prefix");
 
-/// The time after which a log begins without older records, where scenes have that.
-const GAP_NS: u64 = 3 * S;
+/// The time after which a log may begin without older records, where scenes have that.
+const GAP_NS: u64 = 300 * MS;
 
 impl RestartWorld<'_> {
     /// Lets members send, deliver, log and sync.
@@ -182,7 +182,8 @@ impl RestartWorld<'_> {
                 };
                 self.histories[log].lose(index, is_excused)?;
             }
-            if self.scene.gaps && !lacks.is_complete && now >= lacks.since + GAP_NS {
+            let is_late = now >= lacks.since + GAP_NS && self.random.one_in(4);
+            if self.scene.gaps && !lacks.is_complete && is_late && !self.has_complete(seat, log) {
                 self.outcome.counts.gaps += 1;
                 let until = *positions.last().expect("it lacks records");
                 self.note(|| format!("s{seat}: log {log} begins without the records from {last:?} to {until:?}"));
@@ -193,6 +194,19 @@ impl RestartWorld<'_> {
         }
         self.after(200 * MS, RestartEvent::CatchUp { seat, nonce, log });
         Ok(())
+    }
+
+    /// True if another process that works has a complete log, or will have it.
+    fn has_complete(&self, except: usize, log: usize) -> bool {
+        let is_complete = |running: &super::RunningMember| {
+            let record = running.record.as_ref();
+            let begins_late = |record: &spindle_core::control::RestartRecord| {
+                record.origins.iter().any(|origin| origin.name == log_name(log))
+            };
+            running.live().is_some() && !record.is_some_and(begins_late)
+        };
+        let others = (0..self.seats.len()).filter(|seat| *seat != except && self.passes(*seat, except));
+        others.filter_map(|seat| self.seats[seat].running.as_ref()).any(is_complete)
     }
 
     fn set_lacks(&mut self, seat: usize, log: usize, lacks: Option<LackedRecords>) {
@@ -261,6 +275,7 @@ impl RestartWorld<'_> {
             };
             let pending = left.iter().map(origin).collect::<Option<Vec<_>>>().and_then(|since| since.into_iter().min());
             let history = &self.histories[log];
+            let none_is_complete = pending.is_some();
             let pending =
                 pending.map_or(0, |since| history.entries().partition_point(|entry| entry.position.epoch < since));
             let end = history.after(last).max(pending);
@@ -272,7 +287,12 @@ impl RestartWorld<'_> {
                 })
                 .collect();
             let mut history = history.clone();
-            holes.into_iter().try_for_each(|index| history.lose(index, |entry| had(entry) || is_excused(entry)))?;
+            // A message that is not durable may have been lost with a member, if the logs of all others
+            // begin after it.
+            let is_lost = |entry: &RestartMessageEntry| {
+                had(entry) || is_excused(entry) || none_is_complete && entry.durable.is_none()
+            };
+            holes.into_iter().try_for_each(|index| history.lose(index, is_lost))?;
             history.cut(end, is_excused)?;
             let clock = value.view.subgroups.iter().find(|spec| spec.name == log_name(log)).map_or(0, |spec| spec.clock);
             if clock < chosen.state.clock {

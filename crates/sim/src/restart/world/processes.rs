@@ -49,6 +49,7 @@ impl RestartWorld<'_> {
         self.seats[seat].restarts = (true, self.now);
         if let Some(running) = &mut self.seats[seat].running {
             running.phase = MemberPhase::Restarting(Box::new(restart));
+            running.lost = self.lost.clone();
         }
     }
 
@@ -103,7 +104,12 @@ impl RestartWorld<'_> {
             let process = running.process;
             match output {
                 RestartOutput::Send { to, message } => self.transmit(seat, process, to, message)?,
-                RestartOutput::Persist(record) => self.write(seat, *record, RecordWrite::Restart),
+                RestartOutput::Persist(record) => {
+                    if let Some((_, value)) = &record.accepted {
+                        self.bases.insert((value.view.id, value.members.clone()), record.view.clone());
+                    }
+                    self.write(seat, *record, RecordWrite::Restart);
+                }
                 RestartOutput::Begin(value) => self.begin_restart(seat, *value)?,
             }
         }
@@ -176,10 +182,8 @@ impl RestartWorld<'_> {
         }
         match &message {
             RestartMessage::Accept { value, ballot, .. } => {
-                let MemberPhase::Restarting(restart) = &running.phase else { return Ok(()) };
-                let (base, key) = (restart.record().view.clone(), (value.1.view.id, value.1.members.clone()));
-                let is_new = self.bases.insert(key, base).is_none();
-                self.outcome.counts.proposed_again += u64::from(!is_new && !self.has_proposed(*ballot, &value.1));
+                let is_known = self.bases.contains_key(&(value.1.view.id, value.1.members.clone()));
+                self.outcome.counts.proposed_again += u64::from(is_known && !self.has_proposed(*ballot, &value.1));
             }
             RestartMessage::Prepare { .. } => self.outcome.counts.attempts += 1,
             RestartMessage::Behind { .. } => self.outcome.counts.outbid += 1,
@@ -207,7 +211,8 @@ impl RestartWorld<'_> {
         Ok(())
     }
 
-    fn has_proposed(&mut self, ballot: spindle_core::control::RestartBallot, value: &RestartView) -> bool {
+    /// True if a value may come from the leader of this ballot: its process is in it.
+    fn has_proposed(&self, ballot: spindle_core::control::RestartBallot, value: &RestartView) -> bool {
         let is_it = |process: &Process| process.id == ballot.leader && process.nonce == ballot.nonce;
         value.members.iter().any(is_it)
     }
