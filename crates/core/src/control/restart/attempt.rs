@@ -145,7 +145,11 @@ impl Restart {
     /// no view can continue.
     fn choose(&self, attempt: &RestartAttempt) -> Option<RestartView> {
         let accepted = attempt.promised.values().filter_map(|promise| promise.accepted.as_ref());
-        if let Some((_, value)) = accepted.max_by_key(|(ballot, _)| *ballot).filter(|_| !mutation!(RestartForgets)) {
+        // A view of which all members are given up can't continue. The recovery replaces it, even if it
+        // has begun.
+        let continues = |value: &RestartView| value.view.members.iter().any(|id| !self.setup.lost.contains(id));
+        let newest = accepted.max_by_key(|(ballot, _)| *ballot).filter(|(_, value)| continues(value));
+        if let Some((_, value)) = newest.filter(|_| !mutation!(RestartForgets)) {
             return Some(value.clone());
         }
         let base = &self.record.view;

@@ -2,7 +2,8 @@
 use super::{MemberPhase, RestartDisk, RestartEvent, RestartFault, RestartWorld};
 use crate::checkers::Checked;
 use crate::restart::plan::{MS, S};
-use spindle_core::MemberId;
+use spindle_core::control::RestartRecord;
+use spindle_core::{MemberId, View};
 
 /// The time in which everything must come to rest after the last fault.
 const CALM_FOR_NS: u64 = 90 * S;
@@ -36,20 +37,21 @@ impl RestartWorld<'_> {
         }
     }
 
-    /// Replaces the disk of a seat by an empty one, unless no disk of a member of the newest view
-    /// would be left.
+    /// Replaces the disk of a seat by an empty one, unless no disk of a member of the newest
+    /// view, or of an accepted one, would be left.
     fn wipe(&mut self, seat: usize) {
-        let left = || self.seats.iter().enumerate().filter(|(other, _)| *other != seat).map(|(_, seat)| &seat.disk);
+        let others = || self.seats.iter().enumerate().filter(|(other, _)| *other != seat).map(|(_, seat)| &seat.disk);
         let records = |disk: &'_ RestartDisk| {
-            let pending = disk.writes.iter().map(|(record, _)| record.view.clone());
-            disk.record.iter().map(|record| record.view.clone()).chain(pending).collect::<Vec<_>>()
+            disk.record.iter().chain(disk.writes.iter().map(|(record, _)| record)).cloned().collect::<Vec<_>>()
         };
-        let newest = left().flat_map(records).max_by_key(|view| view.id);
-        let is_in = |disk: &RestartDisk| {
-            let is_in = |view: &spindle_core::View| view.rank_of(MemberId(disk.number.into())).is_some();
-            disk.record.is_some() && newest.as_ref().is_some_and(is_in)
+        let known: Vec<RestartRecord> = others().flat_map(records).collect();
+        let is_left = |view: &View| {
+            let is_in = |disk: &RestartDisk| view.rank_of(MemberId(disk.number.into())).is_some();
+            others().any(|disk| disk.record.is_some() && is_in(disk))
         };
-        if !left().any(is_in) {
+        let newest = known.iter().map(|record| &record.view).max_by_key(|view| view.id);
+        let mut accepted = known.iter().filter_map(|record| record.accepted.as_ref());
+        if !newest.is_some_and(is_left) || !accepted.all(|(_, value)| is_left(&value.view)) {
             return;
         }
         self.outcome.counts.lost_disks += 1;

@@ -242,6 +242,7 @@ impl RestartWorld<'_> {
 
     /// Lets the histories end where the first member of a restart says. All that is durable stays,
     /// except what is lost for one of these reasons:
+    /// - all disks that ever had it are given up or destroyed,
     /// - the operator has given up members of the base, or their disks are destroyed: one of them had
     ///   the message, and no other member of the base has it,
     /// - the logs of all members of the base begin without it.
@@ -265,8 +266,10 @@ impl RestartWorld<'_> {
                 here(id).is_some_and(|seat| seat.disk.logs[log].skips(entry.position))
             };
             let had = |entry: &RestartMessageEntry| gone.iter().any(|id| entry.synced.contains(&(id.0 as u32)));
+            let is_lost = |disk: &u32| self.destroyed.contains_key(disk) || self.given_up.contains(disk);
             let is_excused = |entry: &RestartMessageEntry| {
-                had(entry) && !left.iter().any(|id| has(id, entry)) || left.iter().all(|id| skips(id, entry))
+                entry.durable.is_some() && entry.synced.iter().all(is_lost)
+                    || had(entry) && !left.iter().any(|id| has(id, entry)) || left.iter().all(|id| skips(id, entry))
             };
             // Logs that have not caught up yet lack older messages, which others may have.
             let origin = |id: &MemberId| {
