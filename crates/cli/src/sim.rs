@@ -4,7 +4,8 @@ use crate::signals::Stop;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 use spindle_sim::{
-    Counts, Options, Plan, Setting, Summary, Violation, bootstrap, bulk, campaign, explain, processes, replay_line, restart,
+    Counts, Options, Plan, Setting, Summary, Violation, bootstrap, bulk, campaign, explain, processes, replay_line,
+    restart,
 };
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::atomic::Ordering;

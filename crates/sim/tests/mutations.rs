@@ -103,10 +103,15 @@ impl Hunt {
 
 /// Returns the mutations of the core that seeds of one layer show.
 fn of_the_core() -> Vec<Hunt> {
-    let is_hunted = |bug: &&Mutation| ![&SEARCHED[..], &TESTED, &CONTROL, &RESTART].iter().any(|others| others.contains(bug));
+    let is_hunted =
+        |bug: &&Mutation| ![&SEARCHED[..], &TESTED, &CONTROL, &RESTART].iter().any(|others| others.contains(bug));
     let hunted = Mutation::ALL.iter().filter(is_hunted);
-    let hunt =
-        |bug: &Mutation| Hunt { name: format!("{bug:?}"), bug: Some(*bug), broken: Broken::Not, place: HuntPlace::Layer };
+    let hunt = |bug: &Mutation| Hunt {
+        name: format!("{bug:?}"),
+        bug: Some(*bug),
+        broken: Broken::Not,
+        place: HuntPlace::Layer,
+    };
     hunted.map(hunt).collect()
 }
 

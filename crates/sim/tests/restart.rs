@@ -16,7 +16,9 @@ fn groups_restart_with_what_is_durable() {
     }
     assert_eq!(failures, []);
     assert_eq!(united, seeds, "without a violation all are in one view at the end");
-    assert!(counts.restarts > seeds && counts.view_changes > seeds && counts.joins > seeds && counts.durable > 20 * seeds);
+    assert!(
+        counts.restarts > seeds && counts.view_changes > seeds && counts.joins > seeds && counts.durable > 20 * seeds
+    );
 }
 
 #[test]

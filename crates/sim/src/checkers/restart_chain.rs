@@ -25,7 +25,9 @@ impl RestartChain {
         if let Some(other) = self.begun.get(&id) {
             return match other == processes {
                 true => Ok(()),
-                false => ONE_CHAIN.broken(format!("view {id:?} begins with {processes:?}, and has begun with {other:?}")),
+                false => {
+                    ONE_CHAIN.broken(format!("view {id:?} begins with {processes:?}, and has begun with {other:?}"))
+                }
             };
         }
         // A recovery that has a higher era replaces this view, and one of another tag is not in the
@@ -50,7 +52,9 @@ impl RestartChain {
 pub fn is_recorded(disk: Option<&RestartRecord>, view: &View) -> Checked {
     match disk.is_some_and(|disk| disk.view == *view) {
         true => Ok(()),
-        false => RECORDED.broken(format!("view {:?} begins, and the disk has {:?}", view.id, disk.map(|disk| disk.view.id))),
+        false => {
+            RECORDED.broken(format!("view {:?} begins, and the disk has {:?}", view.id, disk.map(|disk| disk.view.id)))
+        }
     }
 }
 

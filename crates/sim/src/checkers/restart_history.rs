@@ -51,7 +51,8 @@ impl RestartHistory {
     /// If another message had this position, or it is not the last one.
     pub fn append(&mut self, position: Position, digest: u64) -> Checked {
         if let Some(other) = self.digests.insert(position, digest).filter(|other| *other != digest) {
-            return DURABLE.broken(format!("{position:?} is the position of {digest:016x}, and was that of {other:016x}"));
+            return DURABLE
+                .broken(format!("{position:?} is the position of {digest:016x}, and was that of {other:016x}"));
         }
         if self.entries.last().is_some_and(|last| last.position >= position) {
             return DURABLE.broken(format!("{position:?} follows {:?}", self.entries.last()));

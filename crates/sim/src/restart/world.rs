@@ -29,23 +29,64 @@ const EVENTS_MAX: u64 = 3_000_000;
 /// An event. Events of a process contain its nonce.
 #[derive(Clone, Debug)]
 enum RestartEvent {
-    Start { seat: usize },
-    Wake { seat: usize, nonce: u32 },
-    Deliver { from: Process, to: Process, message: RestartMessage },
-    Written { seat: usize, nonce: u32 },
+    Start {
+        seat: usize,
+    },
+    Wake {
+        seat: usize,
+        nonce: u32,
+    },
+    Deliver {
+        from: Process,
+        to: Process,
+        message: RestartMessage,
+    },
+    Written {
+        seat: usize,
+        nonce: u32,
+    },
     /// The kernel reports the end of a process.
-    Gone { seat: usize, id: MemberId },
+    Gone {
+        seat: usize,
+        id: MemberId,
+    },
     /// A member answers a process that looks for the group.
-    Answer { seat: usize, nonce: u32, member: Process },
+    Answer {
+        seat: usize,
+        nonce: u32,
+        member: Process,
+    },
     /// A member hears of the decision that ends its view.
-    Learn { seat: usize, nonce: u32, view: usize },
+    Learn {
+        seat: usize,
+        nonce: u32,
+        view: usize,
+    },
     /// A member shows a view to a process that joins with it.
-    Show { seat: usize, nonce: u32, view: usize },
+    Show {
+        seat: usize,
+        nonce: u32,
+        view: usize,
+    },
     /// The records of a log up to `length` are on disk. `caught_up` contains the last record before
     /// a catch-up that ends with this.
-    Synced { seat: usize, nonce: u32, log: usize, length: usize, caught_up: Option<Option<Position>> },
-    CatchUp { seat: usize, nonce: u32, log: usize },
-    Crash { seat: usize, nonce: u32, down_ns: u64 },
+    Synced {
+        seat: usize,
+        nonce: u32,
+        log: usize,
+        length: usize,
+        caught_up: Option<Option<Position>>,
+    },
+    CatchUp {
+        seat: usize,
+        nonce: u32,
+        log: usize,
+    },
+    Crash {
+        seat: usize,
+        nonce: u32,
+        down_ns: u64,
+    },
     Fault(usize),
     Tick,
     Calm,

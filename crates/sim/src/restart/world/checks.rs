@@ -76,7 +76,9 @@ impl RestartWorld<'_> {
                 let Some(running) = &seat.running else { return "down".into() };
                 match &running.phase {
                     MemberPhase::Restarting(restart) => format!("{:?}", restart.waiting()),
-                    MemberPhase::Live(live) => format!("in view {:?}, lacks {:?}", self.views[live.view].view.id, live.lacks),
+                    MemberPhase::Live(live) => {
+                        format!("in view {:?}, lacks {:?}", self.views[live.view].view.id, live.lacks)
+                    }
                     other => format!("{other:?}"),
                 }
             })

@@ -82,7 +82,8 @@ impl RestartWorld<'_> {
             _ => None,
         });
         let waits: Vec<_> = waits.collect();
-        let is_live = self.seats.iter().any(|seat| seat.running.as_ref().is_some_and(|running| running.live().is_some()));
+        let is_live =
+            self.seats.iter().any(|seat| seat.running.as_ref().is_some_and(|running| running.live().is_some()));
         if !self.lost.is_empty() && waits.iter().any(|wait| !wait.not_lost.is_empty()) {
             self.note(|| "an operator finds that members that were given up are back".into());
             self.lost.clear();

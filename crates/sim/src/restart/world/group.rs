@@ -97,9 +97,8 @@ impl RestartWorld<'_> {
             by_kernel || end.is_some() && self.stopped.contains(&process.nonce)
         };
         let group = &self.views[view];
-        let is_voter = |process: &&Process| {
-            group.view.rank_of(process.id).is_some_and(|rank| group.view.is_voter(rank))
-        };
+        let is_voter =
+            |process: &&Process| group.view.rank_of(process.id).is_some_and(|rank| group.view.is_voter(rank));
         let absent: Vec<Process> =
             group.processes.iter().copied().filter(|process| !nonces.contains(&process.nonce)).collect();
         let dead: Vec<u32> = absent.iter().filter(|process| is_proven(process)).map(|process| process.nonce).collect();
@@ -108,9 +107,11 @@ impl RestartWorld<'_> {
         let dead_voters =
             group.processes.iter().filter(is_voter).filter(|process| dead.contains(&process.nonce)).count();
         let joiners = self.joiners(view, &connected);
-        let grows = self.views[view].view.nonvoters.iter().any(|rank| {
-            nonces.contains(&self.views[view].processes[rank.index()].nonce)
-        });
+        let grows = self.views[view]
+            .view
+            .nonvoters
+            .iter()
+            .any(|rank| nonces.contains(&self.views[view].processes[rank.index()].nonce));
         let silent = &mut self.views[view].silent;
         silent.retain(|nonce, _| absent.iter().any(|process| process.nonce == *nonce));
         absent.iter().for_each(|process| {
@@ -159,8 +160,7 @@ impl RestartWorld<'_> {
     fn decide(&mut self, view: usize, stays: &BTreeSet<u32>, joiners: &[Process]) {
         let group = &self.views[view];
         let names: Vec<MemberId> = joiners.iter().map(|process| process.id).collect();
-        let mut next: View =
-            group.view.next(|rank| stays.contains(&group.processes[rank.index()].nonce), &names, &[]);
+        let mut next: View = group.view.next(|rank| stays.contains(&group.processes[rank.index()].nonce), &names, &[]);
         let mut processes: Vec<Process> =
             group.processes.iter().copied().filter(|process| stays.contains(&process.nonce)).collect();
         let hosts: BTreeSet<u32> =

@@ -71,7 +71,10 @@ impl RestartWorld<'_> {
         let skips = self.is_broken(RestartBroken::JoinsWithoutRecord);
         let Some(running) = self.running(seat, nonce).filter(|_| !skips) else { return };
         let me = running.process.id;
-        if matches!(running.phase, MemberPhase::Empty) && view.rank_of(me).is_none() && self.seats[seat].disk.writes.is_empty() {
+        if matches!(running.phase, MemberPhase::Empty)
+            && view.rank_of(me).is_none()
+            && self.seats[seat].disk.writes.is_empty()
+        {
             self.write(seat, RestartRecord::first(view, me, false), RecordWrite::Ask);
         }
     }

@@ -64,7 +64,9 @@ impl RestartWorld<'_> {
         let state = &mut seat_state.disk.logs[log];
         let from = live.floor[log].max(history.after(state.last()));
         let until = live.at[log].min(from + records).min(history.entries().len());
-        state.records.extend(history.entries()[from.min(until)..until].iter().map(|entry| (entry.position, entry.digest)));
+        state
+            .records
+            .extend(history.entries()[from.min(until)..until].iter().map(|entry| (entry.position, entry.digest)));
         let length = state.records.len();
         if syncs && state.synced < length {
             self.push(now + took, RestartEvent::Synced { seat, nonce, log, length, caught_up: None });
@@ -79,9 +81,8 @@ impl RestartWorld<'_> {
         let entries = self.histories[log].entries();
         // The newest ones are enough: the others were looked at before.
         let open = (0..entries.len()).rev().take(200).filter(|index| entries[*index].durable.is_none());
-        let is_on_all = |index: &usize| {
-            workers.iter().all(|seat| self.seats[*seat].disk.logs[log].has(entries[*index].position))
-        };
+        let is_on_all =
+            |index: &usize| workers.iter().all(|seat| self.seats[*seat].disk.logs[log].has(entries[*index].position));
         let durable: Vec<usize> = open.filter(is_on_all).collect();
         let disks: BTreeSet<u32> = workers.iter().map(|seat| self.seats[*seat].disk.number).collect();
         for index in durable {
@@ -160,8 +161,10 @@ impl RestartWorld<'_> {
         };
         let source = (0..self.seats.len()).find(is_source);
         if source.is_some() && !self.random.one_in(4) {
-            let records: Vec<(Position, u64)> =
-                lacked.iter().map(|index| (history.entries()[*index].position, history.entries()[*index].digest)).collect();
+            let records: Vec<(Position, u64)> = lacked
+                .iter()
+                .map(|index| (history.entries()[*index].position, history.entries()[*index].digest))
+                .collect();
             let state = &mut self.seats[seat].disk.logs[log];
             state.records.extend(records);
             let length = state.records.len();
@@ -171,13 +174,15 @@ impl RestartWorld<'_> {
             return Ok(());
         }
         if source.is_none() {
-            let lost: Vec<usize> = lacked.iter().copied().filter(|index| !self.is_anywhere(seat, log, *index)).collect();
+            let lost: Vec<usize> =
+                lacked.iter().copied().filter(|index| !self.is_anywhere(seat, log, *index)).collect();
             for index in lost {
                 let (destroyed, given_up) = (self.destroyed.clone(), self.given_up.clone());
                 let is_excused = |entry: &RestartMessageEntry| {
                     // A message that was not durable may end with the members that had it. After a
                     // restart, the log that the group continues with has no such gaps.
-                    let was_lost = entry.synced.iter().any(|disk| destroyed.contains_key(disk) || given_up.contains(disk));
+                    let was_lost =
+                        entry.synced.iter().any(|disk| destroyed.contains_key(disk) || given_up.contains(disk));
                     was_lost || !lacks.is_complete && entry.durable.is_none()
                 };
                 self.histories[log].lose(index, is_excused)?;
@@ -234,7 +239,8 @@ impl RestartWorld<'_> {
             let state = &self.seats[*seat].disk.logs[log];
             let is_logged = state.records.binary_search_by_key(&position, |(position, _)| *position).is_ok();
             let live = self.seats[*seat].running.as_ref().and_then(|running| running.live());
-            let will_be = live.is_some_and(|live| live.at[log] > index && live.floor[log] <= index && !state.skips(position));
+            let will_be =
+                live.is_some_and(|live| live.at[log] > index && live.floor[log] <= index && !state.skips(position));
             is_logged || will_be
         };
         (0..self.seats.len()).filter(|seat| *seat != except).any(|seat| has(&seat))
@@ -269,12 +275,18 @@ impl RestartWorld<'_> {
             let is_lost = |disk: &u32| self.destroyed.contains_key(disk) || self.given_up.contains(disk);
             let is_excused = |entry: &RestartMessageEntry| {
                 entry.durable.is_some() && entry.synced.iter().all(is_lost)
-                    || had(entry) && !left.iter().any(|id| has(id, entry)) || left.iter().all(|id| skips(id, entry))
+                    || had(entry) && !left.iter().any(|id| has(id, entry))
+                    || left.iter().all(|id| skips(id, entry))
             };
             // Logs that have not caught up yet lack older messages, which others may have.
             let origin = |id: &MemberId| {
                 let record = here(id)?.disk.record.as_ref()?;
-                record.origins.iter().filter(|origin| origin.name == log_name(log)).map(|origin| origin.since).next_back()
+                record
+                    .origins
+                    .iter()
+                    .filter(|origin| origin.name == log_name(log))
+                    .map(|origin| origin.since)
+                    .next_back()
             };
             let pending = left.iter().map(origin).collect::<Option<Vec<_>>>().and_then(|since| since.into_iter().min());
             let history = &self.histories[log];
@@ -297,7 +309,8 @@ impl RestartWorld<'_> {
             };
             holes.into_iter().try_for_each(|index| history.lose(index, is_lost))?;
             history.cut(end, is_excused)?;
-            let clock = value.view.subgroups.iter().find(|spec| spec.name == log_name(log)).map_or(0, |spec| spec.clock);
+            let clock =
+                value.view.subgroups.iter().find(|spec| spec.name == log_name(log)).map_or(0, |spec| spec.clock);
             if clock < chosen.state.clock {
                 return DURABLE.broken(format!("a restart begins with clock {clock} after {}", chosen.state.clock));
             }

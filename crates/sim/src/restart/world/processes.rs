@@ -137,7 +137,9 @@ impl RestartWorld<'_> {
             let at = (self.now + took + self.random.below(4 * MS)).saturating_sub(2 * MS);
             let all = self.random.one_in(3);
             for other in 0..self.seats.len() {
-                let Some(running) = self.seats[other].running.as_ref().filter(|_| all || other == seat) else { continue };
+                let Some(running) = self.seats[other].running.as_ref().filter(|_| all || other == seat) else {
+                    continue;
+                };
                 let nonce = running.process.nonce;
                 let down_ns = self.random.range(MS, 3 * S);
                 self.push(at, RestartEvent::Crash { seat: other, nonce, down_ns });
