@@ -53,7 +53,7 @@ pub enum RestartBroken {
     LogsAtOnce,
     /// A process that joins notes no origin of its log.
     OriginForgotten,
-    /// A process that has voted on the next view goes on when it is told of the view.
+    /// A process that has voted on the next view continues when it is told of the view.
     StaysUnheard,
 }
 

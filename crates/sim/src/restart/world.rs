@@ -132,7 +132,7 @@ enum RecordWrite {
     Ask,
     /// A process enters its first view.
     Enter(usize),
-    /// A member goes on to the next view.
+    /// A member continues in the next view.
     Next(usize),
     /// A log has caught up.
     CaughtUp,

@@ -285,7 +285,7 @@ impl RestartWorld<'_> {
         self.chain.begins(id, &group.processes.clone(), &working)?;
         self.note(|| format!("s{seat}: process {nonce} begins view {:x}", id.0));
         if id.era() >> 16 > self.lost_era >> 16 {
-            // What the operator has said counts for one recovery.
+            // The members that the operator has given up count for one recovery.
             self.lost.clear();
         }
         self.views[view].begun.insert(nonce);
