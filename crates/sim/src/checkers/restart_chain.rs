@@ -1,7 +1,7 @@
 //! Invariants 19 and 20: the views that begin form one chain across restarts, and each is on disk
 //! before it begins.
 use super::{Checked, Invariant};
-use spindle_core::control::RestartRecord;
+use spindle_core::control::{RestartBallot, RestartMessage, RestartRecord};
 use spindle_core::{Process, View, ViewId};
 use std::collections::BTreeMap;
 
@@ -58,6 +58,31 @@ pub fn is_recorded(disk: Option<&RestartRecord>, view: &View) -> Checked {
     }
 }
 
+/// Checks a message that a process sends while its disk contains this record.
+///
+/// # Errors
+/// If the message contains a promise or a vote that is not on the disk.
+pub fn is_true(message: &RestartMessage, disk: Option<&RestartRecord>) -> Checked {
+    let is_on_disk = |base: ViewId, ballot: RestartBallot, votes: bool| {
+        disk.is_some_and(|disk| {
+            let voted = disk.accepted.as_ref().is_some_and(|(accepted, _)| *accepted >= ballot);
+            disk.view.id > base || disk.view.id == base && disk.promised >= ballot && (voted || !votes)
+        })
+    };
+    let is_true = match message {
+        RestartMessage::Promise { base, ballot, .. } => is_on_disk(*base, *ballot, false),
+        RestartMessage::Accepted { base, ballot } => is_on_disk(*base, *ballot, true),
+        _ => true,
+    };
+    match is_true {
+        true => Ok(()),
+        false => ONE_CHAIN.broken(format!(
+            "{message:?} is sent, and the disk has {:?}",
+            disk.map(|disk| (disk.view.id, disk.promised, disk.accepted.as_ref().map(|(ballot, _)| *ballot)))
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,5 +117,18 @@ mod tests {
         is_recorded(Some(&record), &view).unwrap();
         assert!(is_recorded(Some(&record), &View { id: ViewId(2), ..view.clone() }).is_err());
         assert!(is_recorded(None, &view).is_err());
+    }
+
+    #[test]
+    fn an_answer_that_is_not_on_disk_is_found() {
+        let view = View { id: ViewId(1), members: vec![MemberId(1)], nonvoters: vec![], subgroups: vec![].into() };
+        let mut record = RestartRecord::first(view, MemberId(1), true);
+        let ballot = RestartBallot { round: 1, leader: MemberId(1), nonce: 1 };
+        let base = ViewId(1);
+        let promise = RestartMessage::Promise { base, ballot, accepted: None, logs: vec![], origins: vec![] };
+        assert!(is_true(&promise, None).is_err() && is_true(&promise, Some(&record)).is_err());
+        record.promised = ballot;
+        is_true(&promise, Some(&record)).unwrap();
+        assert!(is_true(&RestartMessage::Accepted { base, ballot }, Some(&record)).is_err());
     }
 }

@@ -182,6 +182,7 @@ impl RestartWorld<'_> {
         if running.sent.1 > SENT_MAX {
             return super::BOUNDED.broken(format!("process {} sends {SENT_MAX} messages in 10 s", from.nonce));
         }
+        restart_chain::is_true(&message, self.seats[seat].disk.record.as_ref())?;
         match &message {
             RestartMessage::Accept { value, ballot, .. } => {
                 let is_known = self.bases.contains_key(&(value.1.view.id, value.1.members.clone()));
