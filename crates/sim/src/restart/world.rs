@@ -461,16 +461,7 @@ impl DiskLog {
 
 impl RunningMember {
     fn new(process: Process, since: u64, record: Option<RestartRecord>, phase: MemberPhase) -> RunningMember {
-        RunningMember {
-            process,
-            wakes: u64::MAX,
-            record,
-            phase,
-            knows: None,
-            lost: BTreeSet::new(),
-            past: None,
-            sent: (since, 0),
-        }
+        RunningMember { process, wakes: u64::MAX, record, phase, knows: None, lost: BTreeSet::new(), sent: (since, 0) }
     }
 
     fn live(&self) -> Option<&LiveMember> {
