@@ -47,9 +47,9 @@ pub const RESTART: [Mutation; 7] = [
     Mutation::RestartPromiseForgotten,
     Mutation::RestartForgets,
     Mutation::RestartAnswersEarly,
-    Mutation::RestartDecidesAlone,
-    Mutation::RestartBeginsLate,
     Mutation::RestartTakesShortest,
+    Mutation::RestartBeginsLate,
+    Mutation::RestartDecidesAlone,
 ];
 
 /// Mutations of the control plane, which the simulator of whole processes finds. Some of the other
