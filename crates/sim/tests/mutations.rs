@@ -133,7 +133,7 @@ fn of_restarts() -> Vec<Hunt> {
     let hunted = RESTART.iter().filter(|bug| !TESTED.contains(bug));
     let bugs = hunted.map(|bug| hunt(format!("restart.{bug:?}"), Some(*bug), RestartBroken::Not));
     let drivers = RestartBroken::ALL.iter().map(|broken| hunt(format!("restart.{broken:?}"), None, *broken));
-    drivers.chain(bugs).collect()
+    bugs.chain(drivers).collect()
 }
 
 /// Serialises the tests, because a process has one active mutation.

@@ -118,7 +118,7 @@ impl RestartWorld<'_> {
             silent.entry(process.nonce).or_insert(now);
         });
         let suspects = silent.values().any(|since| since + SUSPECT_NS <= now);
-        if !(suspects || !dead.is_empty() || !joiners.is_empty() || grows) {
+        if !suspects && dead.is_empty() && joiners.is_empty() && !grows {
             self.views[view].wanted = None;
             return;
         }

@@ -118,7 +118,6 @@ impl RestartWorld<'_> {
     /// Lets a process enter a view that a member has shown.
     pub(super) fn shown(&mut self, seat: usize, nonce: u32, view: usize) -> Checked {
         let (id, shown) = (self.views[view].view.id, self.views[view].view.clone());
-        let forgets = self.is_broken(RestartBroken::OriginForgotten);
         if self.views[view].stayed.contains(&nonce) {
             return Ok(());
         }
@@ -137,10 +136,8 @@ impl RestartWorld<'_> {
             MemberPhase::Empty => RestartRecord::first(shown.clone(), me, false),
             _ => return Ok(()),
         };
-        match forgets {
-            true => record.learn(shown, me),
-            false if record.view.id < id => record.enter(shown, me),
-            false => {}
+        if record.view.id < id {
+            record.enter(shown, me);
         }
         running.record = Some(record.clone());
         running.phase = MemberPhase::Entering;
@@ -169,12 +166,12 @@ impl RestartWorld<'_> {
         running.phase = MemberPhase::Live(live);
         let nonce = running.process.nonce;
         let record = running.record.clone().expect("it has begun a view");
-        for log in 0..logs {
+        for (log, end) in start.into_iter().enumerate() {
             if !(stayed && self.is_broken(RestartBroken::TailKept)) {
                 self.cut_log(seat, log);
             }
             let is_complete = !record.origins.iter().any(|origin| origin.name == super::log_name(log));
-            let lacks = LackedRecords { end: start[log], since: now, is_complete, is_copying: false };
+            let lacks = LackedRecords { end, since: now, is_complete, is_copying: false };
             if let Some(MemberPhase::Live(live)) = self.running(seat, nonce).map(|running| &mut running.phase) {
                 live.lacks[log] = Some(lacks);
             }
