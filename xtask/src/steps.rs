@@ -91,6 +91,12 @@ pub(crate) const STEPS: &[Step] = &[
         run: bootstrap,
     },
     Step {
+        name: "restart",
+        about: "20,000 seeds of total restarts lose nothing that is durable, and enough happens in them",
+        minutes: 10,
+        run: restart,
+    },
+    Step {
         name: "processes",
         about: "10,000 seeds of whole processes, from bootstrap to their ends, without a violation, and enough happens in them",
         minutes: 15,
@@ -253,6 +259,38 @@ fn bootstrap(session: &StepSession<'_>) -> Result<String> {
         count("joins"),
         count("restarts"),
         count("faults")
+    ))
+}
+
+/// The number of seeds of total restarts, and the events that must occur in them at least.
+const RESTART: [(&str, u64); 14] = [
+    ("seeds", 20_000),
+    ("restarts", 30_000),
+    ("ended_restarting", 90_000),
+    ("outbid", 35_000),
+    ("proposed_again", 18_000),
+    ("learned", 7_000),
+    ("refused", 1_000),
+    ("recoveries", 600),
+    ("lost_disks", 3_000),
+    ("joins", 60_000),
+    ("view_changes", 90_000),
+    ("durable", 1_400_000),
+    ("caught_up", 80_000),
+    ("faults", 100_000),
+];
+
+fn restart(session: &StepSession<'_>) -> Result<String> {
+    let told = search(session, "--restart", &RESTART)?;
+    let count = |name: &str| told[name].as_u64().unwrap_or(0);
+    Ok(format!(
+        "{} seeds in {:.0} s: {} restarts, {} recoveries, {} view changes, {} durable messages",
+        count("seeds"),
+        told["elapsed_s"].as_f64().unwrap_or(0.0),
+        count("restarts"),
+        count("recoveries"),
+        count("view_changes"),
+        count("durable")
     ))
 }
 

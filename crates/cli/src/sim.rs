@@ -5,6 +5,7 @@ use anyhow::Context;
 use serde_json::{Map, Value, json};
 use spindle_sim::{
     Counts, Options, Plan, Setting, Summary, Violation, bootstrap, bulk, campaign, explain, processes, replay_line,
+    restart,
 };
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::sync::atomic::Ordering;
@@ -46,10 +47,15 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["views", "large", "bulk", "threads", "trace"])]
     bootstrap: bool,
 
+    /// Search total restarts: whole processes with disks and logs, which all crash and continue with
+    /// the members of the last view, on one host or between hosts
+    #[arg(long, conflicts_with_all = ["views", "large", "bulk", "bootstrap", "threads", "trace"])]
+    restart: bool,
+
     /// Search whole processes with the control plane, from bootstrap and joins over views to their
     /// ends: kills, pauses, restarts, leaves, partitions, broken connections and directories that
     /// vanish
-    #[arg(long, conflicts_with_all = ["views", "large", "bulk", "bootstrap", "trace"])]
+    #[arg(long, conflicts_with_all = ["views", "large", "bulk", "bootstrap", "restart", "trace"])]
     processes: bool,
 
     /// Run this seed only, and print its history
@@ -81,6 +87,12 @@ pub(crate) struct Args {
     /// bootstraps, joins, evictions, restarts, conflicts, united, lost, forgotten, messages,
     /// events, virtual_ns, trace_hash and failures.
     ///
+    /// With --restart: seeds, views, restarts, restarted, ended_restarting, attempts, outbid,
+    /// proposed_again, learned, refused, recoveries, lost_disks, joins, view_changes, blocked,
+    /// crashes, crashes_at_writes, sent, durable, caught_up, gaps, messages, events, faults, united,
+    /// virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for faults and
+    /// elapsed_s, trace_hash and failures.
+    ///
     /// With --processes: seeds, bootstraps, joins, evictions, recoveries, mistakes, leaves,
     /// refusals, kills, restarts, partitions, heals, full, look_ups, moved, breaks, views,
     /// deliveries, fifo, large_sent, large, large_again, blocks, lent, groups_closed, fetched,
@@ -109,6 +121,8 @@ pub(crate) fn run(args: Args) -> CliResult {
         None if args.bulk => search_bulk(&args),
         Some(seed) if args.bootstrap => replay_bootstrap(seed, &args),
         None if args.bootstrap => search_bootstrap(&args),
+        Some(seed) if args.restart => replay_restart(seed, &args),
+        None if args.restart => search_restart(&args),
         Some(seed) if args.processes => replay_processes(seed, &args),
         None if args.processes => search_processes(&args),
         Some(seed) => replay(seed, &args),
@@ -339,6 +353,71 @@ fn search_bootstrap(args: &Args) -> CliResult {
         ))?;
     }
     end(failures.len(), seeds, args, &stop)
+}
+
+/// Runs one seed of total restarts, and prints its history.
+fn replay_restart(seed: u64, args: &Args) -> CliResult {
+    let (outcome, story) = restart::explain(&restart::RestartScene::from_seed(seed));
+    if args.json {
+        let mut object = rows(&outcome.counts);
+        object.extend([
+            ("seed".into(), json!(seed)),
+            ("united".into(), json!(outcome.united)),
+            ("virtual_ns".into(), json!(outcome.virtual_ns)),
+            ("trace_hash".into(), json!(format!("{:016x}", outcome.trace_hash))),
+            ("failures".into(), failures(outcome.violations.iter().map(|violation| (seed, violation)))),
+        ]);
+        print(&Value::Object(object).to_string())?;
+    } else {
+        print(story.trim_end())?;
+    }
+    verdict(seed, &outcome.violations, args, || {
+        let restart::RestartCounts { views, restarts, joins, durable, .. } = outcome.counts;
+        format!(
+            "\nseed {seed}: {views} views, {restarts} restarts, {joins} joins, {durable} durable messages, no violation (trace {:016x})",
+            outcome.trace_hash
+        )
+    })
+}
+
+/// Runs many seeds of total restarts, and prints the counts.
+fn search_restart(args: &Args) -> CliResult {
+    let stop = Stop::on_signals(|_| {})?;
+    let start = Instant::now();
+    let summary = restart::campaign(args.from..args.from.saturating_add(args.seeds), |summary| {
+        !stop.flag.load(Ordering::Relaxed) && summary.failures.len() < FAILURES_MAX
+    });
+    let elapsed = start.elapsed().as_secs_f64();
+    let restart::RestartSummary { seeds, counts, faults, united, virtual_ns, failures } = &summary;
+    if args.json {
+        let mut object = rows(counts);
+        object.extend([
+            ("seeds".into(), json!(seeds)),
+            ("faults".into(), json!(faults)),
+            ("united".into(), json!(united)),
+            ("virtual_ns".into(), json!(virtual_ns)),
+            ("elapsed_s".into(), json!(elapsed)),
+            ("failures".into(), self::failures(failures.iter().map(|(seed, violation)| (*seed, violation)))),
+        ]);
+        print(&Value::Object(object).to_string())?;
+    } else {
+        for (seed, violation) in failures {
+            print(&format!("seed {seed}: {violation}\n  replay: {}", restart::replay_line(*seed)))?;
+        }
+        let told: Vec<String> = counts.rows().iter().map(|(name, count)| format!("{count} {name}")).collect();
+        print(&format!(
+            "{seeds} seeds in {elapsed:.1} s ({:.0}/s): {}, {faults} faults; {united} ended in one group; {} seeds failed",
+            *seeds as f64 / elapsed.max(1e-9),
+            told.join(", ").replace('_', " "),
+            failures.len()
+        ))?;
+    }
+    end(failures.len(), *seeds, args, &stop)
+}
+
+/// Returns the counts of restarts as an object.
+fn rows(counts: &restart::RestartCounts) -> Map<String, Value> {
+    counts.rows().into_iter().map(|(name, count)| (name.into(), json!(count))).collect()
 }
 
 /// Runs one seed of whole processes, and prints its history.

@@ -30,6 +30,7 @@ mod options;
 mod plan;
 pub mod processes;
 mod random;
+pub mod restart;
 mod seat;
 pub mod small;
 mod table;

@@ -1,7 +1,8 @@
 //! The search for mutations: the number of seeds until the checkers notice each. Only in builds
 //! with `--cfg mutation`.
 pub use crate::processes::Broken;
-use crate::{Faults, Options, Setting, Summary, Violation, bootstrap, bulk, campaign, processes};
+pub use crate::restart::RestartBroken;
+use crate::{Faults, Options, Setting, Summary, Violation, bootstrap, bulk, campaign, processes, restart};
 use spindle_core::mutation::{Mutation, activate};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -38,6 +39,17 @@ pub const BOOTSTRAP: [Mutation; 11] = [
     Mutation::MembersUnheard,
     Mutation::SilentWhileItWaits,
     Mutation::OldAnswersCount,
+];
+
+/// Mutations of total restarts, which also have a model of their own.
+pub const RESTART: [Mutation; 7] = [
+    Mutation::RestartsWithout,
+    Mutation::RestartPromiseForgotten,
+    Mutation::RestartForgets,
+    Mutation::RestartAnswersEarly,
+    Mutation::RestartTakesShortest,
+    Mutation::RestartBeginsLate,
+    Mutation::RestartDecidesAlone,
 ];
 
 /// Mutations of the control plane, which the simulator of whole processes finds. Some of the other
@@ -97,10 +109,27 @@ pub fn hunt_in_processes(bug: Option<Mutation>, broken: Broken, seeds: Range<u64
     found.map(|(seed, violation)| FoundMutation { seed, violation })
 }
 
+/// Searches for a mutation of a restart, or for a duty that the driver of a restart leaves undone.
+pub fn hunt_in_restarts(bug: Option<Mutation>, broken: RestartBroken, seeds: Range<u64>) -> Option<FoundMutation> {
+    static HUNTING: Mutex<()> = Mutex::new(());
+    let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+    activate(bug);
+    // A panic is not the finding of a checker.
+    let is_checked = |(_, violation): &&(u64, Violation)| violation.number != 0;
+    let goes_on = |summary: &restart::RestartSummary| !summary.failures.iter().any(|failure| is_checked(&failure));
+    let summary = restart::campaign_with(broken, seeds, goes_on);
+    activate(None);
+    let found = summary.failures.iter().find(is_checked).cloned();
+    found.map(|(seed, violation)| FoundMutation { seed, violation })
+}
+
 /// Searches for `bug` with the `seeds`, in their order. Returns `None` if no seed shows it. The
 /// result is the same every time. Only one search runs at a time, as a process can have only one
 /// mutation at a time.
 pub fn hunt(bug: Mutation, seeds: Range<u64>) -> Option<FoundMutation> {
+    if RESTART.contains(&bug) {
+        return hunt_in_restarts(Some(bug), RestartBroken::Not, seeds);
+    }
     static HUNTING: Mutex<()> = Mutex::new(());
     let _one = HUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     activate(Some(bug));

@@ -7,7 +7,9 @@
 //! plays them all, and writes the file.
 #![cfg(mutation)]
 use spindle_core::mutation::Mutation;
-use spindle_sim::mutation::{Broken, CONTROL, FoundMutation, SHOWN, hunt, hunt_in_processes};
+use spindle_sim::mutation::{
+    Broken, CONTROL, FoundMutation, RESTART, RestartBroken, SHOWN, hunt, hunt_in_processes, hunt_in_restarts,
+};
 use spindle_sim::{Options, campaign};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,8 +38,9 @@ const SEARCHED: [Mutation; 12] = [
 /// processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
 /// `crates/core/src/control/seek.rs`, `crates/core/src/control/member/tests.rs`,
 /// `crates/core/src/control/roster/places.rs`, `crates/core/tests/engine.rs`,
-/// `crates/core/tests/moves.rs` and `crates/sim/src/processes/tests.rs` find them.
-const TESTED: [Mutation; 20] = [
+/// `crates/core/tests/moves.rs`, `crates/core/src/control/restart/tests.rs` and
+/// `crates/sim/src/processes/tests.rs` find them.
+const TESTED: [Mutation; 21] = [
     Mutation::GivenKeyAdopted,
     Mutation::WaitersAdopted,
     Mutation::FarJoinersVote,
@@ -58,6 +61,7 @@ const TESTED: [Mutation; 20] = [
     Mutation::CutCounted,
     Mutation::SleepScanForgotten,
     Mutation::LogUnawaited,
+    Mutation::RestartForgets,
 ];
 
 /// Fewer than one seed of 10,000 of whole processes shows it: the group has to continue without a
@@ -78,24 +82,38 @@ struct Hunt {
     name: String,
     bug: Option<Mutation>,
     broken: Broken,
-    in_processes: bool,
+    place: HuntPlace,
+}
+
+/// The simulator that searches.
+#[derive(Clone, Copy)]
+enum HuntPlace {
+    Layer,
+    Processes,
+    Restarts(RestartBroken),
 }
 
 impl Hunt {
     fn over(&self, seeds: Range<u64>) -> Option<FoundMutation> {
-        match self.bug {
-            Some(bug) if !self.in_processes => hunt(bug, seeds),
-            bug => hunt_in_processes(bug, self.broken, seeds),
+        match (self.place, self.bug) {
+            (HuntPlace::Restarts(broken), bug) => hunt_in_restarts(bug, broken, seeds),
+            (HuntPlace::Layer, Some(bug)) => hunt(bug, seeds),
+            (_, bug) => hunt_in_processes(bug, self.broken, seeds),
         }
     }
 }
 
 /// Returns the mutations of the core that seeds of one layer show.
 fn of_the_core() -> Vec<Hunt> {
-    let is_hunted = |bug: &&Mutation| ![&SEARCHED[..], &TESTED, &CONTROL].iter().any(|others| others.contains(bug));
+    let is_hunted =
+        |bug: &&Mutation| ![&SEARCHED[..], &TESTED, &CONTROL, &RESTART].iter().any(|others| others.contains(bug));
     let hunted = Mutation::ALL.iter().filter(is_hunted);
-    let hunt =
-        |bug: &Mutation| Hunt { name: format!("{bug:?}"), bug: Some(*bug), broken: Broken::Not, in_processes: false };
+    let hunt = |bug: &Mutation| Hunt {
+        name: format!("{bug:?}"),
+        bug: Some(*bug),
+        broken: Broken::Not,
+        place: HuntPlace::Layer,
+    };
     hunted.map(hunt).collect()
 }
 
@@ -105,7 +123,17 @@ fn of_processes() -> Vec<Hunt> {
     let drivers = drivers.map(|broken| (format!("driver.{broken:?}"), None, *broken));
     let hunted = CONTROL.iter().chain(&SHOWN).filter(|bug| !TESTED.contains(bug));
     let bugs = hunted.map(|bug| (format!("processes.{bug:?}"), Some(*bug), Broken::Not));
-    drivers.chain(bugs).map(|(name, bug, broken)| Hunt { name, bug, broken, in_processes: true }).collect()
+    let place = HuntPlace::Processes;
+    drivers.chain(bugs).map(|(name, bug, broken)| Hunt { name, bug, broken, place }).collect()
+}
+
+/// Returns the mutations of restarts, and of their drivers.
+fn of_restarts() -> Vec<Hunt> {
+    let hunt = |name, bug, broken| Hunt { name, bug, broken: Broken::Not, place: HuntPlace::Restarts(broken) };
+    let hunted = RESTART.iter().filter(|bug| !TESTED.contains(bug));
+    let bugs = hunted.map(|bug| hunt(format!("restart.{bug:?}"), Some(*bug), RestartBroken::Not));
+    let drivers = RestartBroken::ALL.iter().map(|broken| hunt(format!("restart.{broken:?}"), None, *broken));
+    bugs.chain(drivers).collect()
 }
 
 /// Serialises the tests, because a process has one active mutation.
@@ -166,13 +194,22 @@ fn bugs_of_the_control_plane_are_found() {
     find_all(&of_processes(), &PROCESSES);
 }
 
+/// Total restarts show mutations of their state machine, and of its driver.
+#[test]
+fn bugs_of_restarts_are_found() {
+    let _alone = alone();
+    let clean = spindle_sim::restart::campaign(0..200, |_| true);
+    assert_eq!(clean.failures, [], "no bug is active");
+    find_all(&of_restarts(), &PROCESSES);
+}
+
 #[test]
 #[ignore = "plays all seeds from 0 and writes mutations.seeds: cargo xtask mutations --bless"]
 fn bless() {
     let _alone = alone();
     let mut text =
         String::from("# The first seed that shows each mutation. Written by `cargo xtask mutations --bless`.\n");
-    for (hunts, limits) in [(of_the_core(), CORE), (of_processes(), PROCESSES)] {
+    for (hunts, limits) in [(of_the_core(), CORE), (of_processes(), PROCESSES), (of_restarts(), PROCESSES)] {
         for hunt in hunts {
             let began = std::time::Instant::now();
             let found = hunt.over(0..limits.worst_max);

@@ -166,8 +166,8 @@ impl Restart {
         has_voted.then(|| self.record.accepted.as_ref().map_or(self.record.view.id.next(), |(_, value)| value.view.id))
     }
 
-    /// True if processes of the last view wait for this one, which is not in it. It does not lead, so
-    /// it has to let another process do so.
+    /// True if processes of the last view wait for this one, which is not in it. A member of that view
+    /// is the better leader.
     pub fn has_to_yield(&self) -> bool {
         let base = &self.record.view;
         base.rank_of(self.setup.me.id).is_none() && base.members.iter().any(|id| self.is_here(*id))

@@ -15,6 +15,8 @@ pub mod no_storms;
 pub mod null_rule;
 pub mod one_incarnation;
 pub mod primary;
+pub mod restart_chain;
+pub mod restart_history;
 pub mod sequence;
 pub mod stability;
 pub mod total_order;

@@ -63,11 +63,12 @@ impl Restart {
         self.record.view.members.iter().copied().filter(|id| !self.setup.lost.contains(id))
     }
 
-    /// A process that is not in the last view can't know whether that view has begun again.
+    /// A process that is not in the last view may lead, too: on one host it may be the one that has
+    /// the lead. The promises of all members say that none of them has begun that view again.
     fn may_begin(&self) -> bool {
-        let is_in = self.record.view.rank_of(self.setup.me.id).is_some();
+        let is_left = self.needed().next().is_some();
         let is_complete = self.needed().all(|id| self.is_here(id)) || mutation!(RestartsWithout);
-        is_in && is_complete && self.now >= self.not_before && self.not_lost().is_empty()
+        is_left && is_complete && self.now >= self.not_before && self.not_lost().is_empty()
     }
 
     fn begin_attempt(&mut self) {
@@ -144,7 +145,11 @@ impl Restart {
     /// no view can continue.
     fn choose(&self, attempt: &RestartAttempt) -> Option<RestartView> {
         let accepted = attempt.promised.values().filter_map(|promise| promise.accepted.as_ref());
-        if let Some((_, value)) = accepted.max_by_key(|(ballot, _)| *ballot).filter(|_| !mutation!(RestartForgets)) {
+        // A view of which all members are given up can't continue. The recovery replaces it, even if it
+        // has begun.
+        let continues = |value: &RestartView| value.view.members.iter().any(|id| !self.setup.lost.contains(id));
+        let newest = accepted.max_by_key(|(ballot, _)| *ballot).filter(|(_, value)| continues(value));
+        if let Some((_, value)) = newest.filter(|_| !mutation!(RestartForgets)) {
             return Some(value.clone());
         }
         let base = &self.record.view;

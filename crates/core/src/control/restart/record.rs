@@ -83,11 +83,29 @@ impl RestartRecord {
 
     /// Notes that `view` was decided after the view of this record. `me` is the member.
     pub fn learn(&mut self, view: View, me: MemberId) {
+        // A member that stays learns of each view. If it has missed one, it was left out meanwhile.
+        if !view.id.follows(self.view.id) {
+            return self.enter(view, me);
+        }
         let was_in: BTreeSet<&String> = logged(&self.view, me).collect();
         let existed: BTreeSet<&String> =
             self.view.subgroups.iter().filter(|spec| spec.is_logged()).map(|spec| &spec.name).collect();
+        let is_new = |name: &&String| existed.contains(name) && !was_in.contains(name);
+        let entered: Vec<String> = logged(&view, me).filter(is_new).cloned().collect();
+        self.begin_logs(view, &entered);
+    }
+
+    /// Notes that this member enters `view` with a process that was in no view before. Its logs lack
+    /// what was sent since its earlier process ended.
+    pub fn enter(&mut self, view: View, me: MemberId) {
+        let entered: Vec<String> = logged(&view, me).cloned().collect();
+        self.begin_logs(view, &entered);
+    }
+
+    /// Takes over a decided view, with which these logs begin.
+    fn begin_logs(&mut self, view: View, entered: &[String]) {
         let mut origins = self.origins.clone();
-        for name in logged(&view, me).filter(|name| existed.contains(name) && !was_in.contains(name)) {
+        for name in entered {
             // The oldest one says whether the log can become complete, and the newest one how.
             if origins.iter().filter(|origin| origin.name == *name).count() > 1 {
                 let newest = origins.iter().rposition(|origin| origin.name == *name);

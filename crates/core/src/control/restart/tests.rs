@@ -109,6 +109,18 @@ fn a_group_restarts_when_all_members_of_its_last_view_are_back() {
 }
 
 #[test]
+fn a_process_that_is_not_in_the_last_view_may_lead() {
+    let mut cluster = Cluster::new();
+    cluster.start(3, RestartRecord::first(view(1, &[1, 3]), MemberId(3), true), vec![log(9, 5)], &[]);
+    let mut later = RestartRecord::first(view(1, &[1, 3]), MemberId(1), true);
+    later.learn(view(2, &[1]), MemberId(1));
+    cluster.start(1, later, vec![log(7, 6)], &[]);
+    cluster.run(2_000);
+    assert_eq!(cluster.begun[&MemberId(1)].view.members, [MemberId(1)]);
+    assert!(!cluster.begun.contains_key(&MemberId(3)));
+}
+
+#[test]
 fn a_group_waits_for_a_member_that_is_missing_or_until_it_is_given_up() {
     for lost in [&[][..], &[2]] {
         let mut cluster = Cluster::new();
@@ -153,6 +165,18 @@ fn members_whose_logs_lack_the_begin_are_not_in_the_view() {
     assert_eq!(late.origins.len(), 1);
     late.caught_up("all", None);
     assert!(late.origins.is_empty());
+}
+
+#[test]
+fn a_log_lacks_the_views_that_its_member_has_missed() {
+    let mut record = RestartRecord::first(view(1, &[1, 2]), MemberId(2), true);
+    record.learn(view(2, &[1, 2]), MemberId(2));
+    assert!(record.origins.is_empty());
+    record.learn(view(4, &[1, 2]), MemberId(2));
+    assert_eq!(record.origins[0].since, ViewId(4));
+    let mut record = RestartRecord::first(view(1, &[1, 2]), MemberId(2), true);
+    record.enter(view(2, &[1, 2]), MemberId(2));
+    assert_eq!(record.origins[0].since, ViewId(2));
 }
 
 #[test]
