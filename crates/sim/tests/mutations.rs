@@ -40,7 +40,7 @@ const SEARCHED: [Mutation; 12] = [
 /// `crates/core/src/control/roster/places.rs`, `crates/core/tests/engine.rs`,
 /// `crates/core/tests/moves.rs`, `crates/core/src/control/restart/tests.rs` and
 /// `crates/sim/src/processes/tests.rs` find them.
-const TESTED: [Mutation; 21] = [
+const TESTED: [Mutation; 22] = [
     Mutation::GivenKeyAdopted,
     Mutation::WaitersAdopted,
     Mutation::FarJoinersVote,
@@ -62,6 +62,7 @@ const TESTED: [Mutation; 21] = [
     Mutation::SleepScanForgotten,
     Mutation::LogUnawaited,
     Mutation::RestartForgets,
+    Mutation::RestartDecidesAlone,
 ];
 
 /// Fewer than one seed of 10,000 of whole processes shows it: the group has to continue without a

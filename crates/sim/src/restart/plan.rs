@@ -51,19 +51,16 @@ pub enum RestartBroken {
     TailKept,
     /// A process logs messages of a view before it has the records of the restart.
     LogsAtOnce,
-    /// A process that has voted on the next view continues when it is told of the view.
-    StaysUnheard,
 }
 
 impl RestartBroken {
     /// All broken duties.
-    pub const ALL: [RestartBroken; 6] = [
+    pub const ALL: [RestartBroken; 5] = [
         RestartBroken::ShownEarly,
         RestartBroken::BegunEarly,
         RestartBroken::JoinsWithoutRecord,
         RestartBroken::TailKept,
         RestartBroken::LogsAtOnce,
-        RestartBroken::StaysUnheard,
     ];
 }
 

@@ -120,8 +120,9 @@ impl Logs {
                     };
                     old_logs.insert(name, (number, lacks));
                 }
-                if record.view.id != view.id {
-                    record.learn(view.clone(), me);
+                // The members that restart the group have the view on disk.
+                if longest.is_none() {
+                    record.enter(view.clone(), me);
                 }
                 (store, record)
             }

@@ -203,6 +203,46 @@ fn a_view_that_was_accepted_is_decided_by_the_next_leader() {
 }
 
 #[test]
+fn a_view_begins_when_a_majority_has_it_on_disk() {
+    let base = view(1, &[1, 2, 3]);
+    let process = |id| Process { id: MemberId(id), nonce: id as u32 };
+    let record = RestartRecord::first(base.clone(), MemberId(1), true);
+    let setup = RestartSetup { me: process(1), record, logs: vec![], lost: BTreeSet::new() };
+    let mut leader = Restart::new(setup, Time(0));
+    leader.set_leads(true);
+    let mut begun = false;
+    // Returns the ballots that the leader asks others to promise and to accept.
+    let mut run = |leader: &mut Restart| {
+        leader.poll(Time(MS));
+        let mut asked = vec![];
+        while let Some(output) = leader.next_output() {
+            match output {
+                RestartOutput::Persist(_) => leader.persisted(Time(MS)),
+                RestartOutput::Begin(_) => begun = true,
+                RestartOutput::Send { message: RestartMessage::Prepare { ballot, .. }, .. } => asked.push((ballot, false)),
+                RestartOutput::Send { message: RestartMessage::Accept { ballot, .. }, .. } => asked.push((ballot, true)),
+                RestartOutput::Send { .. } => {}
+            }
+        }
+        (asked, begun)
+    };
+    for id in [2, 3] {
+        leader.hear(process(id), RestartMessage::Hello { base: base.id }, Time(0));
+    }
+    let (asked, _) = run(&mut leader);
+    let (ballot, _) = asked[0];
+    for id in [2, 3] {
+        let (logs, origins) = Default::default();
+        let promise = RestartMessage::Promise { base: base.id, ballot, accepted: None, logs, origins };
+        leader.hear(process(id), promise, Time(MS));
+    }
+    let (asked, has_begun) = run(&mut leader);
+    assert!(asked.contains(&(ballot, true)) && !has_begun, "its own disk is not enough");
+    leader.hear(process(3), RestartMessage::Accepted { base: base.id, ballot }, Time(MS));
+    assert!(run(&mut leader).1);
+}
+
+#[test]
 fn words_that_are_none_are_refused() {
     let record = RestartRecord::first(view(1, &[1, 2, 3]), MemberId(3), false);
     let words = record.encode();

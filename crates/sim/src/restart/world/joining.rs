@@ -81,9 +81,6 @@ impl RestartWorld<'_> {
 
     /// Ends a process that is in a view which it will never begin, and says so.
     fn refuse(&mut self, seat: usize, nonce: u32) {
-        if self.is_broken(RestartBroken::StaysUnheard) {
-            return;
-        }
         self.outcome.counts.refused += 1;
         self.note(|| format!("s{seat}: process {nonce} has voted on the next view, and ends"));
         self.stopped.insert(nonce);
