@@ -18,6 +18,7 @@
 
 mod error;
 mod id;
+pub mod matching;
 pub mod policy;
 pub mod qos;
 mod time;

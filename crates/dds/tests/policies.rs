@@ -118,7 +118,7 @@ fn consistency_is_derived_and_explicit_levels_must_not_contradict() {
     use ReliabilityQosPolicyKind::*;
     for (reliability, durability, level, allowed) in [
         (BestEffort, Volatile, Unordered, vec![Unordered]),
-        (BestEffort, TransientLocal, Unordered, vec![]),
+        (BestEffort, TransientLocal, Unordered, vec![Unordered]),
         (Reliable, Volatile, AtomicMulticast, vec![Unordered, AtomicMulticast, VolatileStorage, LoggedStorage]),
         (Reliable, TransientLocal, VolatileStorage, vec![VolatileStorage, LoggedStorage]),
         (Reliable, Transient, VolatileStorage, vec![VolatileStorage, LoggedStorage]),
