@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod filter;
 mod id;
 pub mod matching;
 pub mod policy;
