@@ -16,9 +16,11 @@
 //! **Absent on purpose:** I/O, clocks, threads, the encoding of types (`spindle-xcdr`).
 #![forbid(unsafe_code)]
 
+pub mod cache;
 mod error;
 pub mod filter;
 mod id;
+pub mod instance;
 pub mod matching;
 pub mod policy;
 pub mod qos;

@@ -1,0 +1,10 @@
+//! The cache of a reader: scenarios after the clauses of DDS 2.2.2.5 and 2.2.3, and a model.
+mod group;
+mod instances;
+mod limits;
+mod model;
+mod random;
+mod reading;
+mod sets;
+mod support;
+mod time;

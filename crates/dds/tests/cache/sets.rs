@@ -1,0 +1,170 @@
+//! Coherent sets at TOPIC scope (DDS 2.2.3.6).
+use crate::support::*;
+use ChangeKind::*;
+use spindle_dds::Guid;
+use spindle_dds::cache::*;
+use spindle_dds::policy::*;
+use spindle_dds::qos::*;
+
+const SCOPE: PresentationQosPolicyAccessScopeKind = PresentationQosPolicyAccessScopeKind::Topic;
+
+fn coherent(qos: &DataReaderQos) -> Fixture {
+    Fixture::new(qos, &presented(SCOPE, true, true))
+}
+
+pub(crate) fn in_set(source: Guid, number: u64, change: CacheChange<Payload>) -> ReaderEvent<Payload> {
+    ReaderEvent::Change(CacheChange { set: Some(SetId { source, number }), ..change })
+}
+
+fn send(reader: &mut Fixture, number: u64, key: u8, value: u8) {
+    reader.event(in_set(A, number, change(A, Write, key, value, 0)));
+}
+
+fn end(reader: &mut Fixture, number: u64, count: u32) {
+    reader.event(ReaderEvent::SetEnd(SetEnd { set: SetId { source: A, number }, changes: vec![(A, count)] }));
+}
+
+#[test]
+fn a_set_becomes_visible_at_its_end() {
+    let mut reader = coherent(&keep_all());
+    send(&mut reader, 1, 1, 1);
+    reader.write(B, 5, 5);
+    send(&mut reader, 1, 2, 2);
+    assert!(!reader.effects[0].data_available);
+    assert_eq!(text(&reader.read(&Select::any()).unwrap()), "5=5");
+    assert_eq!(reader.cache.pending_changes().count(), 2);
+    end(&mut reader, 1, 2);
+    // It is ordered by its end; its samples keep their own positions.
+    let samples = reader.read(&Select::any()).unwrap();
+    assert_eq!(text(&samples), "5=5 1=1 2=2");
+    assert_eq!(samples[1].info.position.seq + 2, samples[2].info.position.seq);
+    assert_eq!(reader.cache.counters().sets_committed, 1);
+}
+
+#[test]
+fn a_reader_without_coherent_access_sees_changes_at_once() {
+    for subscriber in
+        [presented(SCOPE, false, true), presented(PresentationQosPolicyAccessScopeKind::Instance, true, false)]
+    {
+        let mut reader = Fixture::new(&keep_all(), &subscriber);
+        send(&mut reader, 1, 1, 1);
+        assert_eq!(reader.taken(), "1=1");
+        end(&mut reader, 1, 1);
+        assert_eq!(reader.taken(), "");
+    }
+}
+
+#[test]
+fn a_set_without_its_end_is_never_seen() {
+    for event in [
+        ReaderEvent::WriterUnmatched(A, WriterEnd::Lost),
+        ReaderEvent::WriterUnmatched(A, WriterEnd::Deleted { autodispose: true }),
+        ReaderEvent::SetAbandoned(SetId { source: A, number: 1 }),
+    ] {
+        let mut reader = coherent(&keep_all());
+        send(&mut reader, 1, 1, 1);
+        reader.event(event);
+        end(&mut reader, 1, 1);
+        assert_eq!(reader.taken(), "");
+        assert_eq!((reader.cache.counters().sets_discarded, reader.cache.footprint()), (1, 0));
+    }
+    let mut reader = coherent(&keep_all());
+    send(&mut reader, 1, 1, 1);
+    send(&mut reader, 2, 2, 2);
+    end(&mut reader, 2, 1);
+    end(&mut reader, 1, 1);
+    assert_eq!(reader.taken(), "2=2");
+}
+
+#[test]
+fn a_set_of_which_a_part_is_missing_is_discarded() {
+    let mut reader = coherent(&keep_all());
+    send(&mut reader, 1, 1, 1);
+    end(&mut reader, 1, 2);
+    assert_eq!((reader.taken().as_str(), reader.cache.counters().sets_discarded), ("", 1));
+    // A joiner that gets the changes of pending sets has the whole set.
+    send(&mut reader, 2, 1, 1);
+    let mut joiner = coherent(&keep_all());
+    joiner.seq = reader.seq;
+    let pending: Vec<_> = reader.cache.pending_changes().map(|(at, change)| (at, change.clone())).collect();
+    for (place, change) in pending {
+        let _ = joiner.cache.deliver(place, ReaderEvent::Change(change), at(0));
+    }
+    for reader in [&mut reader, &mut joiner] {
+        send(reader, 2, 2, 2);
+        end(reader, 2, 2);
+        assert_eq!(reader.taken(), "1=1 2=2");
+    }
+}
+
+#[test]
+fn a_set_beyond_a_limit_is_rejected_as_a_whole() {
+    let limited = |max_samples, max_instances, max_samples_per_instance| {
+        let mut qos = keep_all();
+        qos.resource_limits = ResourceLimitsQosPolicy { max_samples, max_instances, max_samples_per_instance };
+        coherent(&qos)
+    };
+    let three = Length::Limited(3);
+    // Larger than the buffer, no room beside other samples, no room for instances, and for samples of one.
+    let cases: [(Fixture, &[(u8, u8)], &str, RejectedReason); 4] = [
+        (
+            limited(three, Length::Unlimited, Length::Unlimited),
+            &[(1, 1), (2, 1), (3, 1), (4, 1)],
+            "9=9",
+            RejectedReason::Samples,
+        ),
+        (
+            limited(three, Length::Unlimited, Length::Unlimited),
+            &[(1, 1), (2, 1), (3, 1)],
+            "9=9",
+            RejectedReason::Samples,
+        ),
+        (
+            limited(Length::Unlimited, three, Length::Unlimited),
+            &[(1, 1), (2, 1), (3, 1)],
+            "9=9",
+            RejectedReason::Instances,
+        ),
+        (
+            limited(Length::Unlimited, Length::Unlimited, three),
+            &[(9, 1), (9, 2), (9, 3)],
+            "9=9",
+            RejectedReason::SamplesPerInstance,
+        ),
+    ];
+    for (mut reader, changes, left, reason) in cases {
+        reader.write(B, 9, 9);
+        for (key, value) in changes {
+            send(&mut reader, 1, *key, *value);
+        }
+        end(&mut reader, 1, changes.len() as u32);
+        let rejected: Vec<_> = reader.effects.iter().flat_map(|effects| &effects.rejected).collect();
+        assert_eq!(rejected.len(), changes.len());
+        assert!(rejected.iter().all(|(own, _)| *own == reason));
+        assert_eq!(reader.cache.counters().sets_rejected, 1);
+        assert_eq!(reader.taken(), left);
+        // The next one fits.
+        send(&mut reader, 2, 1, 1);
+        end(&mut reader, 2, 1);
+        assert_eq!(reader.taken(), "1=1");
+    }
+    let mut qos = keep_last(1);
+    qos.resource_limits.max_samples = Length::Limited(2);
+    let mut reader = coherent(&qos);
+    reader.write(B, 1, 0);
+    send(&mut reader, 1, 1, 1);
+    send(&mut reader, 1, 2, 2);
+    end(&mut reader, 1, 2);
+    assert_eq!(reader.taken(), "1=1 2=2");
+}
+
+#[test]
+fn ends_of_instances_belong_to_the_set() {
+    let mut reader = coherent(&keep_all());
+    reader.write(A, 1, 1);
+    reader.event(in_set(A, 1, change(A, Dispose, 1, 0, 0)));
+    send(&mut reader, 1, 2, 2);
+    assert_eq!(reader.taken(), "1=1");
+    end(&mut reader, 1, 2);
+    assert_eq!(reader.taken(), "1! 2=2");
+}
