@@ -24,6 +24,7 @@ pub mod instance;
 pub mod matching;
 pub mod policy;
 pub mod qos;
+pub mod status;
 mod time;
 
 pub use error::{DdsError, PolicyConflict, ReturnCode};

@@ -1,4 +1,4 @@
-//! What an event did: the news for statuses, and counters.
+//! The effects of events, from which statuses are made, and counters.
 use crate::id::{Guid, InstanceHandle};
 
 /// The limit by which a sample was rejected (DDS 2.2.4.1, SAMPLE_REJECTED).
@@ -34,7 +34,7 @@ pub struct WriterLiveness {
     pub now: Option<bool>,
 }
 
-/// What an event, or the passage of time, did to a cache. Statuses are made from it.
+/// The effects of an event, or of the passage of time, on a cache. Statuses are made from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "statuses are made from it"]
 pub struct Effects {

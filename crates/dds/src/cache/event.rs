@@ -11,7 +11,7 @@ pub struct SetId {
     pub number: u64,
 }
 
-/// What a writer did to an instance.
+/// The kind of a change of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
     /// It wrote a sample.
@@ -31,7 +31,7 @@ pub enum ChangeKind {
 pub struct CacheChange<P> {
     /// The writer.
     pub writer: Guid,
-    /// What it did.
+    /// The kind of the change.
     pub kind: ChangeKind,
     /// The instance.
     pub instance: InstanceHandle,

@@ -8,7 +8,7 @@ use crate::id::{Guid, InstanceHandle, Position};
 use crate::policy::{HistoryQosPolicyKind, PresentationQosPolicyAccessScopeKind};
 use std::collections::BTreeMap;
 
-/// What happens to a set at its end.
+/// The outcome of a set at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SetVerdict {
     /// It becomes visible.

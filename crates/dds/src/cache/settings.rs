@@ -7,7 +7,7 @@ use crate::policy::{
 use crate::qos::{DataReaderQos, QosSet, SubscriberQos};
 use crate::time::DdsDuration;
 
-/// The policies that a cache honours. Those that may change are read anew at each use.
+/// The policies that a cache honours, as it uses them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheSettings {
     pub(crate) history: HistoryQosPolicyKind,

@@ -60,7 +60,7 @@ pub enum FilterFault {
         /// The part that stands here.
         found: String,
     },
-    /// Neither side of a comparison is a field.
+    /// A comparison has no field on either side.
     #[error("a comparison has a field on one side at least")]
     NoField,
     /// Parentheses and NOT contain each other too deeply.

@@ -99,7 +99,7 @@ impl Parser<'_> {
         self.tokens[self.at].0
     }
 
-    /// Goes on to the next token. The last one, the end, stays.
+    /// Advances to the next token. The last one, the end, stays.
     fn advance(&mut self) {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
     }

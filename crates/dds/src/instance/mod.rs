@@ -1,4 +1,4 @@
-//! Instances and samples: their states, and what a reader is told about a sample (DDS 2.2.2.5.1).
+//! Instances and samples: their states, and the information about a sample (DDS 2.2.2.5.1).
 mod record;
 mod sample;
 mod states;

@@ -4,7 +4,7 @@ use crate::id::{Guid, InstanceHandle, Position};
 use crate::time::DdsTime;
 use std::sync::Arc;
 
-/// What is known about a sample besides its data (DDS 2.2.2.5.5).
+/// The information about a sample besides its data (DDS 2.2.2.5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleInfo {
     /// Whether the sample was read before.
@@ -49,7 +49,7 @@ pub enum SampleData<P> {
 /// A sample, as the application gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample<P> {
-    /// What is known about it.
+    /// The information about it.
     pub info: SampleInfo,
     /// Its data or its key.
     pub data: SampleData<P>,

@@ -44,7 +44,7 @@ pub struct ReaderDescription {
     pub subscriber: SubscriberQos,
 }
 
-/// What a writer and a reader that match agree on.
+/// The terms on which a writer and a reader match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointMatch {
     /// The partitions by which they match.

@@ -2,11 +2,11 @@
 use super::reason::{Mismatch, PartitionHint};
 use crate::policy::PartitionQosPolicy;
 
-/// The longest names, in characters, that are compared letter by letter.
+/// The longest names, in characters, that are compared by character.
 const NAME_MAX: usize = 256;
 
 /// Returns the reason why endpoints of two topics don't meet, if the names of the topics differ by case,
-/// by surrounding white space, by a leading `rt/` or `/`, or by one letter.
+/// by surrounding white space, by a leading `rt/` or `/`, or by one character.
 pub fn near_miss(writer_topic: &str, reader_topic: &str) -> Option<Mismatch> {
     let (writer, reader) = (writer_topic.to_owned(), reader_topic.to_owned());
     is_close(writer_topic, reader_topic).then_some(Mismatch::Topic { writer, reader, close: true })
@@ -24,8 +24,8 @@ fn plain(name: &str) -> String {
     name.chars().filter(|char| !matches!(char, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
-/// Returns whether one letter is added, missing, changed, or swapped with the next one. Names of fewer
-/// than four letters differ by one letter on purpose too often.
+/// Returns whether one character is added, missing, changed, or swapped with the next one. Names of fewer
+/// than four characters differ by one on purpose too often.
 fn differs_by_one(left: &str, right: &str) -> bool {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let (short, long) = if left.len() <= right.len() { (left, right) } else { (right, left) };

@@ -64,7 +64,7 @@ pub enum Mismatch {
 pub enum PartitionHint {
     /// None is known.
     None,
-    /// Two names differ by a letter, or by case.
+    /// Two names differ by a character, or by case.
     Close {
         /// The writer's name.
         writer: String,

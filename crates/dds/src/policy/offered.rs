@@ -1,4 +1,4 @@
-//! What a writer offers and a reader requests (DDS 2.2.3, the column "RxO").
+//! Policies that a writer offers and a reader requests (DDS 2.2.3, the column "RxO").
 use super::consistency::ConsistencyQosPolicy;
 use super::delivery::{DurabilityQosPolicy, ReliabilityQosPolicy};
 use super::id::{Policy, PolicyId};

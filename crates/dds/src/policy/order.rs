@@ -3,7 +3,7 @@
 use super::id::{Policy, PolicyId};
 use std::fmt;
 
-/// What orders the samples of an instance (DDS 2.2.3.17). The order is that of offers.
+/// The criterion that orders the samples of an instance (DDS 2.2.3.17). The order is that of offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DestinationOrderQosPolicyKind {
     /// Reception, which is the same at all readers of an order domain.
@@ -25,7 +25,7 @@ impl fmt::Display for DestinationOrderQosPolicyKind {
 /// DESTINATION_ORDER (DDS 2.2.3.17).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DestinationOrderQosPolicy {
-    /// What orders the samples of an instance.
+    /// The criterion that orders the samples of an instance.
     pub kind: DestinationOrderQosPolicyKind,
 }
 

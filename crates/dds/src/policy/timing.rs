@@ -72,7 +72,7 @@ impl fmt::Display for TimeBasedFilterQosPolicy {
     }
 }
 
-/// What shows that a writer is alive (DDS 2.2.3.11). The order is that of offers.
+/// The sign by which a writer shows that it is alive (DDS 2.2.3.11). The order is that of offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LivelinessQosPolicyKind {
     /// Its process is a member of the view.
@@ -97,7 +97,7 @@ impl fmt::Display for LivelinessQosPolicyKind {
 /// LIVELINESS (DDS 2.2.3.11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LivelinessQosPolicy {
-    /// What shows that a writer is alive.
+    /// The sign by which a writer shows that it is alive.
     pub kind: LivelinessQosPolicyKind,
     /// The time after which a writer without a sign of life is not alive.
     pub lease_duration: DdsDuration,

@@ -106,33 +106,22 @@ fn a_set_beyond_a_limit_is_rejected_as_a_whole() {
     };
     let three = Length::Limited(3);
     // Larger than the buffer, no room beside other samples, no room for instances, and for samples of one.
-    let cases: [(Fixture, &[(u8, u8)], &str, RejectedReason); 4] = [
+    type Case<'a> = (Fixture, &'a [(u8, u8)], RejectedReason);
+    let cases: [Case<'_>; 4] = [
         (
             limited(three, Length::Unlimited, Length::Unlimited),
             &[(1, 1), (2, 1), (3, 1), (4, 1)],
-            "9=9",
             RejectedReason::Samples,
         ),
-        (
-            limited(three, Length::Unlimited, Length::Unlimited),
-            &[(1, 1), (2, 1), (3, 1)],
-            "9=9",
-            RejectedReason::Samples,
-        ),
-        (
-            limited(Length::Unlimited, three, Length::Unlimited),
-            &[(1, 1), (2, 1), (3, 1)],
-            "9=9",
-            RejectedReason::Instances,
-        ),
+        (limited(three, Length::Unlimited, Length::Unlimited), &[(1, 1), (2, 1), (3, 1)], RejectedReason::Samples),
+        (limited(Length::Unlimited, three, Length::Unlimited), &[(1, 1), (2, 1), (3, 1)], RejectedReason::Instances),
         (
             limited(Length::Unlimited, Length::Unlimited, three),
             &[(9, 1), (9, 2), (9, 3)],
-            "9=9",
             RejectedReason::SamplesPerInstance,
         ),
     ];
-    for (mut reader, changes, left, reason) in cases {
+    for (mut reader, changes, reason) in cases {
         reader.write(B, 9, 9);
         for (key, value) in changes {
             send(&mut reader, 1, *key, *value);
@@ -142,7 +131,7 @@ fn a_set_beyond_a_limit_is_rejected_as_a_whole() {
         assert_eq!(rejected.len(), changes.len());
         assert!(rejected.iter().all(|(own, _)| *own == reason));
         assert_eq!(reader.cache.counters().sets_rejected, 1);
-        assert_eq!(reader.taken(), left);
+        assert_eq!(reader.taken(), "9=9");
         // The next one fits.
         send(&mut reader, 2, 1, 1);
         end(&mut reader, 2, 1);
