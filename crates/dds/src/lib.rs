@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod condition;
 mod error;
 pub mod filter;
 mod id;
