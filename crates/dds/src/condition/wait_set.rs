@@ -82,7 +82,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Evaluates the conditions that are marked. Those that are true keep their marks.
+    /// Evaluates the conditions that are marked. A condition that is true keeps its mark.
     fn evaluate(&self) -> Vec<Condition> {
         let mut state = lock(&self.state);
         let marks = std::mem::take(&mut state.marks);

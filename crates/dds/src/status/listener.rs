@@ -1,4 +1,4 @@
-//! Whose listener is called (DDS 2.2.4.3).
+//! The search for the listener that is called (DDS 2.2.4.3).
 use super::kind::{StatusKind, StatusMask};
 
 /// An entity in the search for a listener, from the entity itself up to the participant.

@@ -24,7 +24,7 @@ pub type LivelinessLostStatus = CountedStatus;
 pub struct DeadlineMissedStatus {
     /// The periods without a sample, over all instances.
     pub total_count: u32,
-    /// Those since the status was read.
+    /// The number since the status was read.
     pub total_count_change: u32,
     /// The instance that missed its deadline last.
     pub last_instance_handle: Option<InstanceHandle>,
@@ -49,7 +49,7 @@ pub struct PolicyCount {
 pub struct IncompatibleQosStatus {
     /// The endpoints with policies that were incompatible.
     pub total_count: u32,
-    /// Those since the status was read.
+    /// The number since the status was read.
     pub total_count_change: u32,
     /// One of the policies of the last such endpoint.
     pub last_policy: Option<PolicyId>,
@@ -67,7 +67,7 @@ pub type RequestedIncompatibleQosStatus = IncompatibleQosStatus;
 pub struct SampleRejectedStatus {
     /// The samples.
     pub total_count: u32,
-    /// Those since the status was read.
+    /// The number since the status was read.
     pub total_count_change: u32,
     /// The limit that rejected the last one; `None` if none was rejected.
     pub last_reason: Option<RejectedReason>,
@@ -95,7 +95,7 @@ pub struct LivelinessChangedStatus {
 pub struct MatchedStatus {
     /// The endpoints that have matched.
     pub total_count: u32,
-    /// Those since the status was read.
+    /// The number since the status was read.
     pub total_count_change: u32,
     /// The endpoints that match now.
     pub current_count: u32,

@@ -1,4 +1,4 @@
-//! Reads some fields of a sample, and skips the others. Neither the bytes nor the description is trusted.
+//! Reads some fields of a sample, and skips the others. It trusts neither the bytes nor the description.
 use super::encode::{array_length, encoded_members, select};
 use crate::decoder::{CdrDecoder, StructDecoder};
 use crate::description::*;
