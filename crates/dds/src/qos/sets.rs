@@ -26,12 +26,21 @@ macro_rules! qos_set {
 }
 
 macro_rules! defaults {
-    ($name:ident { $($field:ident),* }) => {
+    ($name:ident { $($field:ident $(= $value:expr)?),* }) => {
         impl Default for $name {
             fn default() -> $name {
-                $name { $($field: Default::default()),* }
+                $name { $($field: default!($($value)?)),* }
             }
         }
+    };
+}
+
+macro_rules! default {
+    () => {
+        Default::default()
+    };
+    ($value:expr) => {
+        $value
     };
 }
 
@@ -146,30 +155,12 @@ qos_set! {
     }
 }
 
-impl Default for DataWriterQos {
-    /// Writers are reliable by default, topics and readers are not (DDS 2.2.3.14).
-    fn default() -> DataWriterQos {
-        DataWriterQos {
-            durability: Default::default(),
-            durability_service: Default::default(),
-            deadline: Default::default(),
-            latency_budget: Default::default(),
-            liveliness: Default::default(),
-            reliability: ReliabilityQosPolicy::WRITER,
-            destination_order: Default::default(),
-            history: Default::default(),
-            resource_limits: Default::default(),
-            transport_priority: Default::default(),
-            lifespan: Default::default(),
-            user_data: Default::default(),
-            ownership: Default::default(),
-            ownership_strength: Default::default(),
-            writer_data_lifecycle: Default::default(),
-            representation: Default::default(),
-            consistency: Default::default(),
-        }
-    }
-}
+// Writers are reliable by default, topics and readers are not (DDS 2.2.3.14).
+defaults!(DataWriterQos {
+    durability, durability_service, deadline, latency_budget, liveliness, reliability = ReliabilityQosPolicy::WRITER,
+    destination_order, history, resource_limits, transport_priority, lifespan, user_data, ownership,
+    ownership_strength, writer_data_lifecycle, representation, consistency
+});
 
 qos_set! {
     /// The policies of a reader (DDS 2.2.2.5.3).
@@ -215,44 +206,42 @@ defaults!(DataReaderQos {
     consistency
 });
 
+/// Takes over policies of the topic.
+macro_rules! copy_from_topic {
+    ($of:ident from $topic:ident: $($field:ident),*) => {
+        $($of.$field = $topic.$field.clone();)*
+    };
+}
+
+/// Collects what an endpoint and its parent offer or request.
+macro_rules! side {
+    ($side:ident of $endpoint:ident, $parent:ident) => {
+        $side {
+            durability: $endpoint.durability,
+            presentation: $parent.presentation,
+            deadline: $endpoint.deadline,
+            latency_budget: $endpoint.latency_budget,
+            ownership: $endpoint.ownership,
+            liveliness: $endpoint.liveliness,
+            reliability: $endpoint.reliability,
+            destination_order: $endpoint.destination_order,
+            representation: $endpoint.representation.clone(),
+            consistency: $endpoint.consistency,
+        }
+    };
+}
+
 impl DataWriterQos {
     /// Takes over the policies that the topic has, too: `copy_from_topic_qos` (DDS 2.2.2.4.1.13).
     pub fn copy_from_topic_qos(&mut self, topic: &TopicQos) {
-        *self = DataWriterQos {
-            durability: topic.durability,
-            durability_service: topic.durability_service,
-            deadline: topic.deadline,
-            latency_budget: topic.latency_budget,
-            liveliness: topic.liveliness,
-            reliability: topic.reliability,
-            destination_order: topic.destination_order,
-            history: topic.history,
-            resource_limits: topic.resource_limits,
-            transport_priority: topic.transport_priority,
-            lifespan: topic.lifespan,
-            user_data: std::mem::take(&mut self.user_data),
-            ownership: topic.ownership,
-            ownership_strength: self.ownership_strength,
-            writer_data_lifecycle: self.writer_data_lifecycle,
-            representation: topic.representation.clone(),
-            consistency: topic.consistency,
-        };
+        copy_from_topic!(self from topic:
+            durability, durability_service, deadline, latency_budget, liveliness, reliability, destination_order,
+            history, resource_limits, transport_priority, lifespan, ownership, representation, consistency);
     }
 
     /// Returns the policies that the writer offers.
     pub fn offered(&self, publisher: &PublisherQos) -> OfferedPolicies {
-        OfferedPolicies {
-            durability: self.durability,
-            presentation: publisher.presentation,
-            deadline: self.deadline,
-            latency_budget: self.latency_budget,
-            ownership: self.ownership,
-            liveliness: self.liveliness,
-            reliability: self.reliability,
-            destination_order: self.destination_order,
-            representation: self.representation.clone(),
-            consistency: self.consistency,
-        }
+        side!(OfferedPolicies of self, publisher)
     }
 
     /// Returns the level of consistency in force.
@@ -264,39 +253,14 @@ impl DataWriterQos {
 impl DataReaderQos {
     /// Takes over the policies that the topic has, too: `copy_from_topic_qos` (DDS 2.2.2.5.2.12).
     pub fn copy_from_topic_qos(&mut self, topic: &TopicQos) {
-        *self = DataReaderQos {
-            durability: topic.durability,
-            deadline: topic.deadline,
-            latency_budget: topic.latency_budget,
-            liveliness: topic.liveliness,
-            reliability: topic.reliability,
-            destination_order: topic.destination_order,
-            history: topic.history,
-            resource_limits: topic.resource_limits,
-            user_data: std::mem::take(&mut self.user_data),
-            ownership: topic.ownership,
-            time_based_filter: self.time_based_filter,
-            reader_data_lifecycle: self.reader_data_lifecycle,
-            representation: topic.representation.clone(),
-            type_consistency: self.type_consistency,
-            consistency: topic.consistency,
-        };
+        copy_from_topic!(self from topic:
+            durability, deadline, latency_budget, liveliness, reliability, destination_order, history,
+            resource_limits, ownership, representation, consistency);
     }
 
     /// Returns the policies that the reader requests.
     pub fn requested(&self, subscriber: &SubscriberQos) -> RequestedPolicies {
-        RequestedPolicies {
-            durability: self.durability,
-            presentation: subscriber.presentation,
-            deadline: self.deadline,
-            latency_budget: self.latency_budget,
-            ownership: self.ownership,
-            liveliness: self.liveliness,
-            reliability: self.reliability,
-            destination_order: self.destination_order,
-            representation: self.representation.clone(),
-            consistency: self.consistency,
-        }
+        side!(RequestedPolicies of self, subscriber)
     }
 
     /// Returns the level of consistency in force.

@@ -10,31 +10,6 @@ use spindle_dds::policy::*;
 use spindle_dds::qos::{DataReaderQos, QosSet};
 use spindle_dds::{DdsDuration, Guid, ReturnCode};
 
-/// A generator of numbers (xorshift64*).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
-    }
-
-    fn one_in(&mut self, many: usize) -> bool {
-        self.below(many) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-
-    /// Returns one of the values, or none in half of the cases.
-    fn perhaps<T: Copy>(&mut self, from: &[T]) -> Option<T> {
-        (!self.one_in(2)).then(|| self.pick(from))
-    }
-}
-
 fn policies(chance: &mut Chance) -> Policies {
     Policies {
         depth: chance.perhaps(&[1, 2, 3]),
@@ -133,7 +108,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Run {
-        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut chance = Chance::new(seed);
         let policies = policies(&mut chance);
         let scope = PresentationQosPolicyAccessScopeKind::Topic;
         let fixture = Fixture::new(&qos(&policies), &presented(scope, false, policies.ordered));

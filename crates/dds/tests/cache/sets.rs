@@ -157,3 +157,60 @@ fn ends_of_instances_belong_to_the_set() {
     end(&mut reader, 1, 2);
     assert_eq!(reader.taken(), "1! 2=2");
 }
+
+/// Random sets of two writers, some of which are given up. A second cache without coherent access gets the
+/// changes of each set at its end, and no change of the others.
+#[test]
+fn sets_are_seen_as_if_written_at_their_end() {
+    for seed in 1..200 {
+        let mut chance = Chance::new(seed);
+        let subscriber = presented(SCOPE, true, false);
+        let mut reader = Fixture::new(&keep_last(3), &subscriber);
+        let mut other = Fixture::of(&keep_last(3));
+        // The open set of each writer, and its changes with their positions.
+        type Open = Option<(u64, Vec<(u64, CacheChange<Payload>)>)>;
+        let mut open: [Open; 2] = [None, None];
+        for number in 0..150 {
+            let writer = chance.below(2);
+            let guid = [A, B][writer];
+            reader.seq += 1;
+            let (seq, id) = (reader.seq, open[writer].as_ref().map(|(number, _)| *number));
+            let mut deliver = |event| drop(reader.cache.deliver(position(seq), event, at(0)));
+            let mut expect = |seq, change| drop(other.cache.deliver(position(seq), ReaderEvent::Change(change), at(0)));
+            let set = |number| SetId { source: guid, number };
+            match (chance.below(8), id) {
+                (0, None) => open[writer] = Some((number, Vec::new())),
+                (0 | 1, Some(id)) => {
+                    let (_, changes) = open[writer].take().unwrap();
+                    let count = changes.len() as u32;
+                    deliver(ReaderEvent::SetEnd(SetEnd { set: set(id), changes: vec![(guid, count)] }));
+                    changes.into_iter().for_each(|(seq, change)| expect(seq, change));
+                }
+                (2, Some(id)) => {
+                    open[writer] = None;
+                    deliver(ReaderEvent::SetAbandoned(set(id)));
+                }
+                (_, id) => {
+                    let kind = chance.pick(&[Write, Write, Write, Dispose, Unregister, DisposeUnregister]);
+                    let change = change(guid, kind, 1 + chance.below(3) as u8, number as u8, 0);
+                    match id {
+                        Some(id) => {
+                            deliver(in_set(guid, id, change.clone()));
+                            open[writer].as_mut().unwrap().1.push((seq, change));
+                        }
+                        None => {
+                            deliver(ReaderEvent::Change(change.clone()));
+                            expect(seq, change);
+                        }
+                    }
+                }
+            }
+            let select = Select::any();
+            let (left, right) = (reader.read(&select).ok(), other.read(&select).ok());
+            assert_eq!(left, right, "seed {seed}");
+            if chance.below(10) == 0 {
+                assert_eq!(reader.taken(), other.taken(), "seed {seed}");
+            }
+        }
+    }
+}

@@ -148,3 +148,32 @@ pub(crate) fn text(samples: &[Sample<Payload>]) -> String {
     });
     each.collect::<Vec<_>>().join(" ")
 }
+
+/// A generator of numbers (xorshift64*).
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    pub(crate) fn new(seed: u64) -> Chance {
+        Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
+    }
+
+    pub(crate) fn one_in(&mut self, many: usize) -> bool {
+        self.below(many) == 0
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    /// Returns one of the values, or none in half of the cases.
+    pub(crate) fn perhaps<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+        (!self.one_in(2)).then(|| self.pick(from))
+    }
+}
