@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 /// The identity of an entity, unique in its domain. Ties between writers go to the smaller one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Guid(pub [u8; 16]);
 
 impl fmt::Display for Guid {
@@ -23,8 +23,27 @@ impl fmt::Debug for Guid {
 ///
 /// The handle of an instance is the hash of its key, so it is the same at all participants. HANDLE_NIL
 /// is `None` of an `Option`. The order of handles is the order of `read_next_instance`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InstanceHandle(pub [u8; 16]);
+
+macro_rules! ordered {
+    ($($of:ty),*) => {$(
+        impl Ord for $of {
+            /// Compares the bytes, as one number: maps compare very often.
+            fn cmp(&self, other: &Self) -> Ordering {
+                u128::from_be_bytes(self.0).cmp(&u128::from_be_bytes(other.0))
+            }
+        }
+
+        impl PartialOrd for $of {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+    )*};
+}
+
+ordered!(Guid, InstanceHandle);
 
 impl InstanceHandle {
     /// The only instance of a topic without a key.

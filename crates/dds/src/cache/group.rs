@@ -1,9 +1,9 @@
 //! The caches of a subscriber at GROUP scope (DDS 2.2.2.5.2.8 to 2.2.2.5.2.10): sets over several readers,
 //! and the order over all of them.
 use super::cache::ReaderCache;
-use super::deliver::Moment;
 use super::effects::{Effects, RejectedReason};
 use super::event::{ReaderEvent, SetEnd};
+use super::rules::Moment;
 use super::sets::SetVerdict;
 use crate::error::DdsError;
 use crate::id::{Guid, Position};
@@ -72,9 +72,9 @@ impl<P: Clone + AsRef<[u8]>> GroupCaches<P> {
         }
         if let ReaderEvent::Change(change) = &event {
             let waiting = self.held_changes.entry(reader).or_default();
-            if !cache.settings.limits.max_samples.admits(*waiting) {
+            if !cache.rules.settings.limits.max_samples.admits(*waiting) {
                 let mut effects = Effects::default();
-                cache.reject(change.instance, RejectedReason::Samples, &mut effects);
+                cache.rules.reject(change.instance, RejectedReason::Samples, &mut effects);
                 return effects;
             }
             *waiting += 1;
@@ -97,7 +97,7 @@ impl<P: Clone + AsRef<[u8]>> GroupCaches<P> {
             verdicts.into_iter().find(|verdict| *verdict != SetVerdict::Commit).unwrap_or(SetVerdict::Commit)
         };
         let mut all = Vec::new();
-        for (reader, cache) in self.readers.iter_mut().filter(|(_, cache)| cache.settings.coherent) {
+        for (reader, cache) in self.readers.iter_mut().filter(|(_, cache)| cache.rules.settings.coherent) {
             let mut effects = Effects::default();
             cache.finish_set(end.set, verdict, Moment::at(position, now), &mut effects);
             if effects != Effects::default() {
@@ -108,7 +108,7 @@ impl<P: Clone + AsRef<[u8]>> GroupCaches<P> {
     }
 
     fn coherent(&self) -> impl Iterator<Item = &ReaderCache<P>> {
-        self.readers.values().filter(|cache| cache.settings.coherent)
+        self.readers.values().filter(|cache| cache.rules.settings.coherent)
     }
 
     /// Begins an access (DDS 2.2.2.5.2.8). Accesses may contain each other.
@@ -156,12 +156,12 @@ impl<P: Clone + AsRef<[u8]>> GroupCaches<P> {
     /// # Errors
     /// `PreconditionNotMet` outside of an access, if a reader needs one.
     pub fn readers_with(&self, states: StateMask) -> Result<Vec<Guid>, DdsError> {
-        if self.accesses == 0 && self.readers.values().any(|cache| cache.settings.needs_access()) {
+        if self.accesses == 0 && self.readers.values().any(|cache| cache.rules.settings.needs_access()) {
             let what = "readers are listed within an access".to_owned();
             return Err(DdsError::PreconditionNotMet { what, remedy: "call begin_access first" });
         }
         let found = self.readers.iter().filter(|(_, cache)| cache.count(states) > 0);
-        if !self.readers.values().any(|cache| cache.settings.ordered) {
+        if !self.readers.values().any(|cache| cache.rules.settings.ordered) {
             return Ok(found.map(|(reader, _)| *reader).collect());
         }
         let mut samples: Vec<(OrderKey, Guid)> = Vec::new();

@@ -15,6 +15,8 @@ mod deliver;
 mod effects;
 mod event;
 mod group;
+mod indices;
+mod rules;
 mod select;
 mod sets;
 mod settings;

@@ -1,5 +1,6 @@
 //! Which samples are read or taken (DDS 2.2.2.5.3.8 to 2.2.2.5.3.20).
 use super::cache::{ReaderCache, unknown};
+use super::rules::Rules;
 use crate::error::DdsError;
 use crate::filter::{Query, SortKey};
 use crate::id::InstanceHandle;
@@ -96,18 +97,14 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// `NoData` if no sample is selected, `BadParameter` if the instance is unknown,
     /// `PreconditionNotMet` at GROUP scope outside of begin_access and end_access.
     pub fn read(&mut self, select: &Select<'_>, now: DdsTime) -> Result<Selection<P>, DdsError> {
-        let picked = self.pick(select, now)?;
-        let samples = self.describe(&picked);
-        for (handle, arrival) in &picked {
-            self.change(*handle, |instance| {
-                instance.view = ViewState::NotNew;
-                let Some(at) = instance.find(*arrival) else { return };
-                let sample = &mut instance.samples[at];
+        self.access(select, now, |rules, instance, index| {
+            rules.indices.change(instance, |instance| {
+                let sample = &mut instance.samples[index];
                 instance.unread -= usize::from(!sample.read);
                 sample.read = true;
-            });
-        }
-        Ok(Selection { samples, loan: self.lend(&picked) })
+                sample.data.clone()
+            })
+        })
     }
 
     /// Takes samples out of the cache.
@@ -115,13 +112,41 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// # Errors
     /// As [`ReaderCache::read`].
     pub fn take(&mut self, select: &Select<'_>, now: DdsTime) -> Result<Selection<P>, DdsError> {
+        self.access(select, now, |rules, instance, index| {
+            rules.indices.remove(&rules.settings, instance, index).and_then(|sample| sample.data)
+        })
+    }
+
+    /// Reads or takes samples. `get` returns the data of one, and marks or removes it.
+    fn access(
+        &mut self,
+        select: &Select<'_>,
+        now: DdsTime,
+        mut get: impl FnMut(&mut Rules, &mut Instance<P>, usize) -> Option<P>,
+    ) -> Result<Selection<P>, DdsError> {
         let picked = self.pick(select, now)?;
-        let samples = self.describe(&picked);
-        for (handle, arrival) in &picked {
-            self.change(*handle, |instance| instance.view = ViewState::NotNew);
-            self.remove(*handle, *arrival);
+        let mut infos = self.describe(&picked).into_iter();
+        let mut samples = Vec::with_capacity(picked.len());
+        let mut lent = Vec::new();
+        for run in picked.chunk_by(|left, right| left.0 == right.0) {
+            let Some(instance) = self.instances.get_mut(&run[0].0) else { continue };
+            if instance.view == ViewState::New {
+                self.rules.indices.change(instance, |instance| instance.view = ViewState::NotNew);
+            }
+            for (_, arrival) in run {
+                let (Some(info), Some(index)) = (infos.next(), instance.find(*arrival)) else { continue };
+                let data = match get(&mut self.rules, instance, index) {
+                    Some(data) => SampleData::Value(data),
+                    None => SampleData::Key(instance.key.clone()),
+                };
+                samples.push(Sample { info, data });
+            }
+            instance.loans += 1;
+            lent.push(instance.handle);
         }
-        Ok(Selection { samples, loan: self.lend(&picked) })
+        self.loan_next += 1;
+        self.loans.insert(self.loan_next, lent);
+        Ok(Selection { samples, loan: LoanId(self.loan_next) })
     }
 
     /// Ends a loan: `return_loan` (DDS 2.2.2.5.3.20).
@@ -136,8 +161,10 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         for handle in instances {
             if let Some(instance) = self.instances.get_mut(&handle) {
                 instance.loans -= 1;
+                if instance.is_garbage() {
+                    self.collect(handle);
+                }
             }
-            self.collect(handle);
         }
         Ok(())
     }
@@ -150,8 +177,8 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Returns whether a query selects a sample with these states: the trigger of a query condition.
     pub fn has_match(&self, states: StateMask, query: Option<&Query>) -> bool {
         match query {
-            None => self.tally.count(states) > 0,
-            Some(query) => self.occupied.iter().any(|handle| {
+            None => self.rules.indices.tally.count(states) > 0,
+            Some(query) => self.rules.indices.occupied.iter().any(|handle| {
                 let Some(instance) = self.instances.get(handle) else { return false };
                 let mut samples = instance.samples.iter();
                 samples.any(|sample| matches(instance, sample, states) && place(instance, sample, query).is_some())
@@ -161,30 +188,16 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
 
     /// Returns the places of samples with these states in ordered access.
     pub(super) fn order_of(&self, states: StateMask) -> impl Iterator<Item = OrderKey> {
-        self.order.iter().filter_map(move |(key, handle)| {
+        self.rules.indices.order.iter().filter_map(move |(key, handle)| {
             let instance = self.instances.get(handle)?;
             let sample = &instance.samples[instance.find(key.arrival)?];
             matches(instance, sample, states).then_some(*key)
         })
     }
 
-    fn lend(&mut self, picked: &[Place]) -> LoanId {
-        let mut instances: Vec<InstanceHandle> = picked.iter().map(|(handle, _)| *handle).collect();
-        instances.sort_unstable();
-        instances.dedup();
-        for handle in &instances {
-            if let Some(instance) = self.instances.get_mut(handle) {
-                instance.loans += 1;
-            }
-        }
-        self.loan_next += 1;
-        self.loans.insert(self.loan_next, instances);
-        LoanId(self.loan_next)
-    }
-
     /// Returns the places of the samples that are selected.
     fn pick(&mut self, select: &Select<'_>, now: DdsTime) -> Result<Vec<Place>, DdsError> {
-        if self.settings.needs_access() && !self.in_access {
+        if self.rules.settings.needs_access() && !self.in_access {
             let what = "samples at GROUP scope are read within an access".to_owned();
             return Err(DdsError::PreconditionNotMet { what, remedy: "call begin_access first" });
         }
@@ -197,23 +210,23 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             }
             Scope::NextInstance(after) => {
                 let after = after.map_or(Bound::Unbounded, Bound::Excluded);
-                let mut next = self.occupied.range((after, Bound::Unbounded));
+                let mut next = self.rules.indices.occupied.range((after, Bound::Unbounded));
                 next.find_map(|handle| {
                     let found = candidates(*handle, self.instances.get(handle)?, select);
                     (!found.is_empty()).then_some(found)
                 })
                 .unwrap_or_default()
             }
-            Scope::Any if self.settings.ordered => {
+            Scope::Any if self.rules.settings.ordered => {
                 // At GROUP scope the next sample may be in another reader, so there is one at a time.
-                if self.settings.scope == PresentationQosPolicyAccessScopeKind::Group {
+                if self.rules.settings.scope == PresentationQosPolicyAccessScopeKind::Group {
                     max = max.min(1);
                 }
                 self.pick_ordered(select, max)
             }
             Scope::Any => {
                 let mut found = Vec::new();
-                for handle in &self.occupied {
+                for handle in &self.rules.indices.occupied {
                     if let Some(instance) = self.instances.get(handle) {
                         found.extend(candidates(*handle, instance, select));
                     }
@@ -231,7 +244,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     fn pick_ordered(&self, select: &Select<'_>, max: usize) -> Vec<(Option<SortKey>, Place)> {
         let early = !select.query.is_some_and(Query::is_ordered);
         let mut found = Vec::new();
-        for (key, handle) in &self.order {
+        for (key, handle) in &self.rules.indices.order {
             let Some(instance) = self.instances.get(handle) else { continue };
             let Some(sample) = instance.find(key.arrival).map(|at| &instance.samples[at]) else { continue };
             found.extend(candidate(*handle, instance, sample, select));
@@ -242,50 +255,69 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         found
     }
 
-    /// Returns the samples with their ranks (DDS 2.2.2.5.1.5 to 2.2.2.5.1.8).
-    fn describe(&self, picked: &[Place]) -> Vec<Sample<P>> {
-        let mut last: BTreeMap<InstanceHandle, (u64, u32)> = BTreeMap::new();
-        let stored = |(handle, arrival): &Place| {
-            let instance = self.instances.get(handle)?;
-            Some((instance, &instance.samples[instance.find(*arrival)?]))
-        };
-        for place in picked {
-            let Some((_, sample)) = stored(place) else { continue };
-            let newest = last.entry(place.0).or_default();
-            *newest = (*newest).max((sample.arrival, sample.generations()));
+    /// Returns the information about samples, with their ranks (DDS 2.2.2.5.1.5 to 2.2.2.5.1.8).
+    fn describe(&self, picked: &[Place]) -> Vec<SampleInfo> {
+        let runs: Vec<&[Place]> = picked.chunk_by(|left, right| left.0 == right.0).collect();
+        // With ordered access, and with an ORDER BY, an instance may have several runs.
+        let mut totals: BTreeMap<InstanceHandle, Total> = BTreeMap::new();
+        let ascending = runs.windows(2).all(|pair| pair[0][0].0 < pair[1][0].0);
+        if !ascending {
+            for run in &runs {
+                totals.entry(run[0].0).or_default().add(&self.total(run));
+            }
         }
-        let mut following: BTreeMap<InstanceHandle, u32> = BTreeMap::new();
-        let mut samples = Vec::with_capacity(picked.len());
-        for place in picked.iter().rev() {
-            let Some((instance, sample)) = stored(place) else { continue };
-            let rank = following.entry(place.0).or_default();
-            let newest = last.get(&place.0).map_or(0, |(_, generations)| *generations);
-            let data = match &sample.data {
-                Some(data) => SampleData::Value(data.clone()),
-                None => SampleData::Key(instance.key.clone()),
+        let mut infos = Vec::with_capacity(picked.len());
+        for run in runs {
+            let Some(instance) = self.instances.get(&run[0].0) else { continue };
+            let mut own = None;
+            let total = match totals.get_mut(&instance.handle) {
+                Some(total) => total,
+                None => own.insert(self.total(run)),
             };
-            samples.push(Sample { info: info(place.0, instance, sample, *rank, newest), data });
-            *rank += 1;
+            for (_, arrival) in run {
+                let Some(sample) = instance.find(*arrival).map(|at| &instance.samples[at]) else { continue };
+                total.left -= 1;
+                infos.push(info(instance, sample, total.left, total.generations));
+            }
         }
-        samples.reverse();
-        samples
+        infos
+    }
+
+    /// Returns the number of samples in a run, and the generations of the most recent one.
+    fn total(&self, run: &[Place]) -> Total {
+        let newest = run.iter().map(|(_, arrival)| *arrival).max();
+        let generations = newest.and_then(|newest| {
+            let instance = self.instances.get(&run[0].0)?;
+            Some(instance.samples[instance.find(newest)?].generations())
+        });
+        Total { left: run.len() as u32, generations: generations.unwrap_or_default() }
     }
 }
 
-fn info<P>(
-    handle: InstanceHandle,
-    instance: &Instance<P>,
-    sample: &Stored<P>,
-    sample_rank: u32,
-    newest: u32,
-) -> SampleInfo {
+/// The samples of an instance in a collection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    /// The samples that are still to be described.
+    left: u32,
+    /// The generations of the most recent one.
+    generations: u32,
+}
+
+impl Total {
+    fn add(&mut self, other: &Total) {
+        self.left += other.left;
+        self.generations = self.generations.max(other.generations);
+    }
+}
+
+fn info<P>(instance: &Instance<P>, sample: &Stored<P>, sample_rank: u32, newest: u32) -> SampleInfo {
     SampleInfo {
         sample_state: sample.state(),
         view_state: instance.view,
         instance_state: instance.state,
         source_timestamp: sample.source_timestamp,
         reception_timestamp: sample.reception,
-        instance_handle: handle,
+        instance_handle: instance.handle,
         publication_handle: sample.writer.into(),
         disposed_generation_count: sample.disposed_generation,
         no_writers_generation_count: sample.no_writers_generation,

@@ -1,9 +1,9 @@
 //! Coherent sets (DDS 2.2.3.6): their changes are buffered, and become visible at the end of the set, or
 //! never.
 use super::cache::{PendingSet, ReaderCache};
-use super::deliver::Moment;
 use super::effects::{Effects, RejectedReason};
 use super::event::{CacheChange, ChangeKind, SetEnd, SetId, WriterEnd};
+use super::rules::Moment;
 use crate::id::{Guid, InstanceHandle, Position};
 use crate::policy::{HistoryQosPolicyKind, PresentationQosPolicyAccessScopeKind};
 use std::collections::BTreeMap;
@@ -23,15 +23,15 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Adds a change to its set. A set that exceeds `max_samples` keeps no change.
     pub(super) fn buffer(&mut self, position: Position, change: CacheChange<P>, effects: &mut Effects) {
         let Some(id) = change.set else { return };
-        if !self.writers.contains_key(&change.writer) {
-            self.counters.unmatched += 1;
+        if !self.rules.writers.contains_key(&change.writer) {
+            self.rules.counters.unmatched += 1;
             return;
         }
         let is_new = !self.sets.contains_key(&id);
         if is_new {
             self.discard_before(id);
         }
-        let room = self.settings.limits.max_samples.admits(self.buffered);
+        let room = self.rules.settings.limits.max_samples.admits(self.buffered);
         let set = self.sets.entry(id).or_insert(PendingSet { changes: Vec::new(), refused: 0, broken: false });
         if room && set.refused == 0 {
             set.changes.push((position, change));
@@ -42,7 +42,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         let instances: Vec<InstanceHandle> = set.changes.drain(..).map(|(_, change)| change.instance).collect();
         set.refused = set.refused.saturating_add(1 + instances.len() as u32);
         for handle in instances.into_iter().chain([change.instance]) {
-            self.reject(handle, RejectedReason::Samples, effects);
+            self.rules.reject(handle, RejectedReason::Samples, effects);
         }
     }
 
@@ -56,7 +56,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     pub(super) fn discard_set(&mut self, id: SetId) {
         if let Some(set) = self.sets.remove(&id) {
             self.buffered -= set.changes.len();
-            self.counters.sets_discarded += 1;
+            self.rules.counters.sets_discarded += 1;
         }
     }
 
@@ -72,7 +72,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         let of_writer = |set: &PendingSet<P>| set.changes.iter().any(|(_, change)| change.writer == writer);
         let found: Vec<SetId> = self.sets.iter().filter(|(_, set)| of_writer(set)).map(|(id, _)| *id).collect();
         for id in found {
-            let group = self.settings.scope == PresentationQosPolicyAccessScopeKind::Group;
+            let group = self.rules.settings.scope == PresentationQosPolicyAccessScopeKind::Group;
             match self.sets.get_mut(&id) {
                 Some(set) if group && end != WriterEnd::Lost => {
                     self.buffered -= set.changes.len();
@@ -86,7 +86,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
 
     /// Ends a set of TOPIC scope.
     pub(super) fn end_set(&mut self, end: &SetEnd, at: Moment, effects: &mut Effects) {
-        if !self.settings.coherent || self.settings.scope == PresentationQosPolicyAccessScopeKind::Group {
+        if !self.rules.settings.coherent || self.rules.settings.scope == PresentationQosPolicyAccessScopeKind::Group {
             return;
         }
         let verdict = self.judge_set(end);
@@ -108,7 +108,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         let changes = set.map_or(&[][..], |set| set.changes.as_slice());
         let missing = |(writer, count): &(Guid, u32)| {
             let found = changes.iter().filter(|(_, change)| change.writer == *writer).count();
-            self.writers.contains_key(writer) && found != *count as usize
+            self.rules.writers.contains_key(writer) && found != *count as usize
         };
         if end.changes.iter().any(missing) {
             return SetVerdict::Discard;
@@ -123,7 +123,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     fn room_for(&self, changes: &[(Position, CacheChange<P>)]) -> Result<(), RejectedReason> {
         let mut writes: BTreeMap<InstanceHandle, usize> = BTreeMap::new();
         for (_, change) in changes {
-            let passes = match (&self.filter, change.kind) {
+            let passes = match (&self.rules.filter, change.kind) {
                 (Some(filter), ChangeKind::Write) => filter.passes(change.payload.as_ref(), false).unwrap_or(false),
                 (_, ChangeKind::Write | ChangeKind::Dispose | ChangeKind::DisposeUnregister) => true,
                 (_, ChangeKind::Register | ChangeKind::Unregister) => false,
@@ -132,7 +132,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
                 *writes.entry(change.instance).or_default() += usize::from(change.kind == ChangeKind::Write);
             }
         }
-        let limits = &self.settings.limits;
+        let limits = &self.rules.settings.limits;
         let new = writes.keys().filter(|handle| !self.instances.contains_key(handle)).count();
         if (self.instances.len() + new) as u64 > limits.max_instances.bound() && new > 0 {
             return Err(RejectedReason::Instances);
@@ -140,7 +140,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         let mut growth = 0;
         for (handle, count) in writes {
             let valid = self.instances.get(&handle).map_or(0, |instance| instance.valid);
-            let after = match self.settings.history {
+            let after = match self.rules.settings.history {
                 HistoryQosPolicyKind::KeepLast(depth) => (valid + count).min(depth as usize),
                 HistoryQosPolicyKind::KeepAll => valid + count,
             };
@@ -149,7 +149,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             }
             growth += after.saturating_sub(valid);
         }
-        if (self.samples + growth) as u64 > limits.max_samples.bound() && growth > 0 {
+        if (self.rules.indices.samples + growth) as u64 > limits.max_samples.bound() && growth > 0 {
             return Err(RejectedReason::Samples);
         }
         Ok(())
@@ -161,16 +161,16 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         self.buffered -= set.changes.len();
         match verdict {
             SetVerdict::Commit => {
-                self.counters.sets_committed += 1;
+                self.rules.counters.sets_committed += 1;
                 for (position, change) in set.changes {
                     self.apply(change, Moment { position, ..at }, effects);
                 }
             }
-            SetVerdict::Discard => self.counters.sets_discarded += 1,
+            SetVerdict::Discard => self.rules.counters.sets_discarded += 1,
             SetVerdict::Reject(reason) => {
-                self.counters.sets_rejected += 1;
+                self.rules.counters.sets_rejected += 1;
                 for (_, change) in set.changes {
-                    self.reject(change.instance, reason, effects);
+                    self.rules.reject(change.instance, reason, effects);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! An instance in the cache: its state, its writers, its owner and its samples.
 use super::sample::Stored;
 use super::states::{InstanceState, ViewState};
-use crate::id::Guid;
+use crate::id::{Guid, InstanceHandle};
 use crate::time::DdsTime;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ pub(crate) struct Registration {
 /// An instance.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance<P> {
+    pub(crate) handle: InstanceHandle,
     pub(crate) key: Arc<[u8]>,
     pub(crate) state: InstanceState,
     pub(crate) view: ViewState,
@@ -42,8 +43,9 @@ pub(crate) struct Instance<P> {
 }
 
 impl<P> Instance<P> {
-    pub(crate) fn new(key: Arc<[u8]>) -> Instance<P> {
+    pub(crate) fn new(handle: InstanceHandle, key: Arc<[u8]>) -> Instance<P> {
         Instance {
+            handle,
             key,
             state: InstanceState::Alive,
             view: ViewState::New,
@@ -64,11 +66,18 @@ impl<P> Instance<P> {
         }
     }
 
-    /// Adds a writer. A writer that writes may own the instance.
-    pub(crate) fn register(&mut self, writer: Guid, writes: bool) {
+    /// Adds a writer, and returns whether that is news. A writer that writes may own the instance.
+    pub(crate) fn register(&mut self, writer: Guid, writes: bool) -> bool {
         match self.writers.iter_mut().find(|own| own.writer == writer) {
-            Some(own) => own.candidate |= writes,
-            None => self.writers.push(Registration { writer, candidate: writes }),
+            Some(own) => {
+                let is_news = writes && !own.candidate;
+                own.candidate |= writes;
+                is_news
+            }
+            None => {
+                self.writers.push(Registration { writer, candidate: writes });
+                true
+            }
         }
     }
 
