@@ -54,7 +54,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "test", about: "the README's test command passes", minutes: 30, run: readme::test },
     Step {
         name: "loom",
-        about: "the lock-free files hold in every interleaving of two or three threads",
+        about: "the lock-free files, and wait sets, hold in every interleaving of two or three threads",
         minutes: 15,
         run: loom,
     },
@@ -393,6 +393,7 @@ fn mutations(session: &StepSession<'_>) -> Result<String> {
 fn loom(session: &StepSession<'_>) -> Result<String> {
     session.run(&mut with_cfg(session, "loom", &["--package=spindle-core", "--test=loom", "--", "--nocapture"])?)?;
     session.run(&mut with_cfg(session, "loom", &["--package=spindle-fabric", "--test=event_count_model"])?)?;
+    session.run(&mut with_cfg(session, "loom", &["--package=spindle-dds", "--test=condition_model"])?)?;
     Ok(String::new())
 }
 

@@ -31,7 +31,7 @@ pub use description::{
     BitmaskType, CaseType, DataType, EnumLiteral, EnumType, MemberType, NamedType, PrimitiveKind, StructType, TypeBody,
     TypeCollector, TypeDescription, TypeIndex, TypeName, UnionType,
 };
-pub use dynamic::{DynamicType, DynamicValue, JsonError};
+pub use dynamic::{DynamicType, DynamicValue, FieldFault, FieldPathError, FieldSet, FieldValue, JsonError};
 pub use encapsulation::{Encapsulation, HEADER_BYTES};
 pub use encoder::{CdrEncoder, DEPTH_MAX, EncodeKind, LengthCode, MemberHead, ParameterForm, StructEncoder};
 pub use error::{CdrReadError, CdrWriteError, ReadFault, WriteFault};

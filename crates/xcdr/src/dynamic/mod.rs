@@ -1,10 +1,14 @@
 //! Data whose type is known at run time only, for tools: decoding, encoding, printing, JSON.
 mod decode;
 mod encode;
+mod fields;
 mod json;
+mod pick;
 mod value;
 
+pub use fields::{FieldFault, FieldPathError, FieldSet};
 pub use json::JsonError;
+pub use pick::FieldValue;
 pub use value::DynamicValue;
 
 use crate::dds_type::{SampleFormat, check_extensibility};

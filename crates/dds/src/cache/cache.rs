@@ -1,0 +1,202 @@
+//! The cache: its parts, and questions about them.
+use super::effects::{CacheCounters, RejectedReason};
+use super::event::{CacheChange, SetId};
+use super::indices::{Indices, Timer};
+use super::rules::Rules;
+use super::settings::CacheSettings;
+use crate::error::DdsError;
+use crate::filter::ContentFilter;
+use crate::id::{Guid, InstanceHandle, Position};
+use crate::instance::{Instance, InstanceState, StateMask, ViewState};
+use crate::qos::{DataReaderQos, SubscriberQos};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+use std::sync::Arc;
+
+/// Returns the serialised key of a serialised sample.
+pub type KeyReader<P> = Arc<dyn Fn(&P) -> Arc<[u8]> + Send + Sync>;
+
+/// A coherent set whose end has not arrived.
+#[derive(Clone, Debug)]
+pub(super) struct PendingSet<P> {
+    pub(super) changes: Vec<(Position, CacheChange<P>)>,
+    /// The changes that a limit left no room for. With any, the set is rejected as a whole.
+    pub(super) refused: u32,
+    /// Whether a writer went away within the set.
+    pub(super) broken: bool,
+}
+
+/// The cache of a reader. `P` is a serialised sample, or a reference to one.
+///
+/// Events must arrive in the order of their positions, and time must not run backwards.
+pub struct ReaderCache<P> {
+    pub(super) rules: Rules,
+    pub(super) key_of: KeyReader<P>,
+    pub(super) instances: BTreeMap<InstanceHandle, Instance<P>>,
+    pub(super) sets: BTreeMap<SetId, PendingSet<P>>,
+    /// The changes in pending sets.
+    pub(super) buffered: usize,
+    pub(super) loans: BTreeMap<u64, Vec<InstanceHandle>>,
+    pub(super) loan_next: u64,
+    pub(super) in_access: bool,
+}
+
+/// The state of an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceInfo {
+    /// Whether it is alive.
+    pub state: InstanceState,
+    /// Whether the application has seen it in this life.
+    pub view: ViewState,
+    /// Its writers.
+    pub writers: Vec<Guid>,
+    /// Its owner, if OWNERSHIP is EXCLUSIVE.
+    pub owner: Option<Guid>,
+    /// Its samples, with those that announce a change of state.
+    pub samples: usize,
+}
+
+impl<P> fmt::Debug for ReaderCache<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReaderCache")
+            .field("settings", &self.rules.settings)
+            .field("instances", &self.instances.len())
+            .field("samples", &self.rules.indices.samples)
+            .field("writers", &self.rules.writers.len())
+            .field("counters", &self.rules.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
+    /// Makes an empty cache.
+    ///
+    /// # Errors
+    /// Those of [`QosSet::check`](crate::qos::QosSet::check); `Unsupported` for TIME_BASED_FILTER with
+    /// coherent access.
+    pub fn new(
+        reader: &DataReaderQos,
+        subscriber: &SubscriberQos,
+        key_of: KeyReader<P>,
+    ) -> Result<ReaderCache<P>, DdsError> {
+        let rules = Rules {
+            settings: CacheSettings::new(reader, subscriber)?,
+            filter: None,
+            writers: BTreeMap::new(),
+            indices: Indices::default(),
+            counters: CacheCounters::default(),
+        };
+        Ok(ReaderCache {
+            rules,
+            key_of,
+            instances: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            buffered: 0,
+            loans: BTreeMap::new(),
+            loan_next: 0,
+            in_access: false,
+        })
+    }
+
+    /// Sets the filter of a content-filtered topic, or its new parameters. Samples in the cache stay.
+    pub fn set_filter(&mut self, filter: Option<ContentFilter>) {
+        self.rules.filter = filter;
+    }
+
+    /// Takes over the policies that may change: DEADLINE, TIME_BASED_FILTER and READER_DATA_LIFECYCLE. They
+    /// count from the next sample on. [`QosSet::check_change`](crate::qos::QosSet::check_change) refuses
+    /// changes of others.
+    ///
+    /// # Errors
+    /// As [`ReaderCache::new`]. The former policies stay.
+    pub fn set_qos(&mut self, reader: &DataReaderQos, subscriber: &SubscriberQos) -> Result<(), DdsError> {
+        let CacheSettings { separation, deadline, purge_no_writers, purge_disposed, .. } =
+            CacheSettings::new(reader, subscriber)?;
+        let own = self.rules.settings;
+        self.rules.settings = CacheSettings { separation, deadline, purge_no_writers, purge_disposed, ..own };
+        Ok(())
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> CacheCounters {
+        self.rules.counters
+    }
+
+    /// Returns the number of instances.
+    pub fn instance_count(&self) -> usize {
+        self.instances.len()
+    }
+
+    /// Returns the number of samples with data.
+    pub fn sample_count(&self) -> usize {
+        self.rules.indices.samples
+    }
+
+    /// Returns the number of entries in all collections of the cache, writers excepted. It is 0 when
+    /// nothing is held.
+    pub fn footprint(&self) -> usize {
+        let registered: usize = self.rules.writers.values().map(|writer| writer.instances.len()).sum();
+        let sets = self.sets.len() + self.buffered;
+        self.instances.len() + registered + self.rules.indices.len() + sets + self.loans.len()
+    }
+
+    /// Returns the handle of a key that the reader knows: `lookup_instance` (DDS 2.2.2.5.3.30).
+    pub fn lookup_instance(&self, key: InstanceHandle) -> Option<InstanceHandle> {
+        self.instances.contains_key(&key).then_some(key)
+    }
+
+    /// Returns the serialised key of an instance: `get_key_value` (DDS 2.2.2.5.3.29).
+    ///
+    /// # Errors
+    /// `BadParameter` if the reader does not know the instance.
+    pub fn key_value(&self, instance: InstanceHandle) -> Result<Arc<[u8]>, DdsError> {
+        self.instances.get(&instance).map(|own| own.key.clone()).ok_or_else(|| unknown(instance))
+    }
+
+    /// Returns the state of an instance that the reader knows.
+    pub fn instance(&self, instance: InstanceHandle) -> Option<InstanceInfo> {
+        let own = self.instances.get(&instance)?;
+        Some(InstanceInfo {
+            state: own.state,
+            view: own.view,
+            writers: own.writers.iter().map(|registration| registration.writer).collect(),
+            owner: own.owner,
+            samples: own.samples.len(),
+        })
+    }
+
+    /// Returns the number of samples whose states are in a set, without looking at them.
+    pub fn count(&self, states: StateMask) -> usize {
+        self.rules.indices.tally.count(states)
+    }
+
+    /// Returns the limit that a write to an instance would break now. A driver that can hold back its
+    /// stream asks before it delivers. The filter and ownership are not looked at.
+    ///
+    /// # Errors
+    /// The limit.
+    pub fn admits(&self, instance: InstanceHandle) -> Result<(), RejectedReason> {
+        self.rules.admits(self.instances.get(&instance), self.instances.len())
+    }
+
+    /// Removes an instance to which nothing refers any more.
+    pub(super) fn collect(&mut self, handle: InstanceHandle) {
+        let Entry::Occupied(mut entry) = self.instances.entry(handle) else { return };
+        if entry.get().is_garbage() {
+            for timer in [Timer::Release, Timer::Deadline, Timer::Purge] {
+                self.rules.indices.set_timer(entry.get_mut(), timer, None);
+            }
+            entry.remove();
+            self.rules.counters.instances_collected += 1;
+        }
+    }
+
+    pub(super) fn set_in_access(&mut self, in_access: bool) {
+        self.in_access = in_access;
+    }
+}
+
+pub(super) fn unknown(instance: InstanceHandle) -> DdsError {
+    DdsError::BadParameter(format!("the reader knows no instance {instance}; look it up, or read any instance"))
+}

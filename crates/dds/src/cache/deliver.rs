@@ -1,0 +1,165 @@
+//! Events: what each does to instances.
+use super::cache::ReaderCache;
+use super::effects::{Effects, RejectedReason, WriterLiveness};
+use super::event::{CacheChange, ChangeKind, ReaderEvent, WriterEnd, WriterInfo};
+use super::rules::{Moment, WriterRecord};
+use crate::id::{Guid, InstanceHandle, Position};
+use crate::instance::{Instance, InstanceState};
+use crate::time::DdsTime;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
+    /// Applies an event.
+    pub fn deliver(&mut self, position: Position, event: ReaderEvent<P>, now: DdsTime) -> Effects {
+        let mut effects = Effects::default();
+        let at = Moment::at(position, now);
+        match event {
+            ReaderEvent::Change(change) if self.rules.settings.coherent && change.set.is_some() => {
+                self.buffer(position, change, &mut effects);
+            }
+            ReaderEvent::Change(change) => self.apply(change, at, &mut effects),
+            ReaderEvent::SetEnd(end) => self.end_set(&end, at, &mut effects),
+            ReaderEvent::SetAbandoned(set) => self.discard_set(set),
+            ReaderEvent::WriterMatched(writer) => self.match_writer(writer, &mut effects),
+            ReaderEvent::WriterUnmatched(writer, end) => self.unmatch_writer(writer, end, at, &mut effects),
+            ReaderEvent::WriterAlive(writer, alive) => self.set_alive(writer, alive, at, &mut effects),
+            ReaderEvent::DeadlineVerdict(instance, writer) => self.disown(instance, writer),
+            ReaderEvent::SamplesLost(count) => effects.lost += count,
+        }
+        effects
+    }
+
+    /// Applies a change that takes effect now.
+    pub(super) fn apply(&mut self, change: CacheChange<P>, at: Moment, effects: &mut Effects) {
+        let Some(writer) = self.rules.writers.get_mut(&change.writer) else {
+            self.rules.counters.unmatched += 1;
+            return;
+        };
+        if !writer.alive {
+            // A change is a sign of life (DDS 2.2.3.11).
+            writer.alive = true;
+            effects.liveness.push(liveness(change.writer, Some(false), Some(true)));
+        }
+        match change.kind {
+            ChangeKind::Write => self.write(change, at, effects),
+            ChangeKind::Register => {
+                if let Some(instance) = self.instances.get_mut(&change.instance) {
+                    self.rules.register(instance, change.writer, false);
+                }
+            }
+            ChangeKind::Dispose => self.dispose(&change, at, effects),
+            ChangeKind::Unregister => self.unregister(change.instance, change.writer, at, effects),
+            ChangeKind::DisposeUnregister => {
+                self.dispose(&change, at, effects);
+                self.unregister(change.instance, change.writer, at, effects);
+            }
+        }
+    }
+
+    fn write(&mut self, change: CacheChange<P>, at: Moment, effects: &mut Effects) {
+        let handle = change.instance;
+        if let Some(instance) = self.instances.get_mut(&handle) {
+            return self.rules.write(instance, change, false, at, effects);
+        }
+        if !self.rules.passes(&change.payload, false) {
+            return;
+        }
+        if let Err(reason) = self.rules.admits::<P>(None, self.instances.len()) {
+            return self.rules.reject(handle, reason, effects);
+        }
+        let key = (self.key_of)(&change.payload);
+        let instance = self.instances.entry(handle).or_insert_with(|| Instance::new(handle, key));
+        self.rules.write(instance, change, true, at, effects);
+    }
+
+    fn dispose(&mut self, change: &CacheChange<P>, at: Moment, effects: &mut Effects) {
+        let handle = change.instance;
+        if let Some(instance) = self.instances.get_mut(&handle) {
+            return self.rules.dispose(instance, change, at, effects);
+        }
+        if self.rules.filter.as_ref().is_some_and(|filter| !filter.is_key_only()) {
+            // The reader has not seen the instance, so its end is no news.
+            self.rules.counters.filtered += 1;
+            return;
+        }
+        if !self.rules.passes(&change.payload, true) {
+            return;
+        }
+        if !self.rules.settings.limits.max_instances.admits(self.instances.len()) {
+            return self.rules.reject(handle, RejectedReason::Instances, effects);
+        }
+        let key = Arc::from(change.payload.as_ref());
+        let instance = self.instances.entry(handle).or_insert_with(|| Instance::new(handle, key));
+        self.rules.dispose(instance, change, at, effects);
+    }
+
+    fn unregister(&mut self, handle: InstanceHandle, guid: Guid, at: Moment, effects: &mut Effects) {
+        if let Some(instance) = self.instances.get_mut(&handle) {
+            self.rules.unregister(instance, guid, at, effects);
+            self.collect(handle);
+        }
+    }
+
+    fn match_writer(&mut self, writer: WriterInfo, effects: &mut Effects) {
+        let WriterInfo { guid, strength, lifespan } = writer;
+        match self.rules.writers.get_mut(&guid) {
+            Some(own) => {
+                (own.strength, own.lifespan) = (strength, lifespan);
+                for handle in own.instances.clone() {
+                    if let Some(instance) = self.instances.get_mut(&handle) {
+                        self.rules.choose_owner(instance);
+                    }
+                }
+            }
+            None => {
+                let record = WriterRecord { strength, lifespan, alive: true, instances: BTreeSet::new() };
+                self.rules.writers.insert(guid, record);
+                effects.liveness.push(liveness(guid, None, Some(true)));
+            }
+        }
+    }
+
+    fn unmatch_writer(&mut self, guid: Guid, end: WriterEnd, at: Moment, effects: &mut Effects) {
+        self.lose_sets_of(guid, end);
+        let Some(writer) = self.rules.writers.get(&guid) else { return };
+        let alive = writer.alive;
+        for handle in writer.instances.clone() {
+            if end == (WriterEnd::Deleted { autodispose: true })
+                && let Some(instance) = self.instances.get_mut(&handle)
+                && self.rules.owns(instance, guid)
+            {
+                let state = InstanceState::NotAliveDisposed;
+                self.rules.end_life(instance, guid, state, None, at, effects);
+            }
+            self.unregister(handle, guid, at, effects);
+        }
+        self.rules.writers.remove(&guid);
+        effects.liveness.push(liveness(guid, Some(alive), None));
+    }
+
+    fn set_alive(&mut self, guid: Guid, alive: bool, at: Moment, effects: &mut Effects) {
+        let found = self.rules.writers.get_mut(&guid).filter(|writer| writer.alive != alive);
+        let Some(writer) = found else { return };
+        writer.alive = alive;
+        let instances = writer.instances.clone();
+        effects.liveness.push(liveness(guid, Some(!alive), Some(alive)));
+        if !alive {
+            for handle in instances {
+                self.unregister(handle, guid, at, effects);
+            }
+        }
+    }
+
+    /// Takes the ownership of an instance from a writer until it writes again.
+    fn disown(&mut self, handle: InstanceHandle, guid: Guid) {
+        if let Some(instance) = self.instances.get_mut(&handle) {
+            instance.writers.iter_mut().filter(|own| own.writer == guid).for_each(|own| own.candidate = false);
+            self.rules.choose_owner(instance);
+        }
+    }
+}
+
+fn liveness(writer: Guid, before: Option<bool>, now: Option<bool>) -> WriterLiveness {
+    WriterLiveness { writer, before, now }
+}

@@ -1,0 +1,99 @@
+//! The events that drive a cache. Each has a position in the order that all readers agree on.
+use crate::id::{Guid, InstanceHandle};
+use crate::time::{DdsDuration, DdsTime};
+
+/// A coherent set: that of a writer at TOPIC scope, that of a publisher at GROUP scope (DDS 2.2.3.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SetId {
+    /// The writer, or the publisher.
+    pub source: Guid,
+    /// The number of the set at its source. Numbers grow.
+    pub number: u64,
+}
+
+/// The kind of a change of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChangeKind {
+    /// It wrote a sample.
+    Write,
+    /// It registered the instance.
+    Register,
+    /// It disposed the instance.
+    Dispose,
+    /// It unregistered the instance.
+    Unregister,
+    /// It disposed and unregistered the instance.
+    DisposeUnregister,
+}
+
+/// A change of an instance by a writer.
+#[derive(Clone, Debug)]
+pub struct CacheChange<P> {
+    /// The writer.
+    pub writer: Guid,
+    /// The kind of the change.
+    pub kind: ChangeKind,
+    /// The instance.
+    pub instance: InstanceHandle,
+    /// When the writer did it.
+    pub source_timestamp: DdsTime,
+    /// The coherent set to which the change belongs.
+    pub set: Option<SetId>,
+    /// The serialised sample; for other changes than writes, the serialised key.
+    pub payload: P,
+}
+
+/// A writer that matches the reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriterInfo {
+    /// Its identity.
+    pub guid: Guid,
+    /// Its strength.
+    pub strength: i32,
+    /// Its LIFESPAN.
+    pub lifespan: DdsDuration,
+}
+
+/// How a writer went away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriterEnd {
+    /// It was deleted, or no longer matches. With `autodispose`, its instances are disposed
+    /// (WRITER_DATA_LIFECYCLE, DDS 2.2.3.21).
+    Deleted {
+        /// Whether its instances are disposed.
+        autodispose: bool,
+    },
+    /// Its process failed.
+    Lost,
+}
+
+/// The end of a coherent set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetEnd {
+    /// The set.
+    pub set: SetId,
+    /// The changes of each writer in the set.
+    pub changes: Vec<(Guid, u32)>,
+}
+
+/// An event of a reader's stream.
+#[derive(Clone, Debug)]
+pub enum ReaderEvent<P> {
+    /// A writer changed an instance.
+    Change(CacheChange<P>),
+    /// A coherent set has ended. At GROUP scope it goes to [`GroupCaches`](super::GroupCaches).
+    SetEnd(SetEnd),
+    /// The source of a coherent set has given it up, or has failed.
+    SetAbandoned(SetId),
+    /// A writer matches from here on, or has new policies.
+    WriterMatched(WriterInfo),
+    /// A writer no longer matches.
+    WriterUnmatched(Guid, WriterEnd),
+    /// A writer is alive, or is not (LIVELINESS, DDS 2.2.3.11).
+    WriterAlive(Guid, bool),
+    /// The owner of an instance has missed its DEADLINE, as the group has decided. It owns the instance
+    /// again when it writes.
+    DeadlineVerdict(InstanceHandle, Guid),
+    /// Samples were lost before they arrived.
+    SamplesLost(u32),
+}

@@ -1,0 +1,29 @@
+//! The cache of a reader: which samples it holds, and what `read` and `take` return.
+//!
+//! [`ReaderCache`] takes the events of an ordered stream ([`ReaderEvent`]) and the time, and answers with
+//! [`Effects`]. [`Select`] says which samples are read or taken. [`GroupCaches`] holds the caches of a
+//! subscriber at GROUP scope. No operation waits.
+//!
+//! - State, ownership and coherent sets are functions of the stream, so they are the same at all readers.
+//!   The local clock decides about LIFESPAN, TIME_BASED_FILTER, DEADLINE and purge delays only.
+//! - A sample that announces a change of state counts against no limit. An instance has at most one.
+//! - RESOURCE_LIMITS count the samples in the cache, not those that the application holds.
+//! - An instance is removed when no writer, sample or loan refers to it.
+#[allow(clippy::module_inception)]
+mod cache;
+mod deliver;
+mod effects;
+mod event;
+mod group;
+mod indices;
+mod rules;
+mod select;
+mod sets;
+mod settings;
+mod timers;
+
+pub use cache::{InstanceInfo, KeyReader, ReaderCache};
+pub use effects::{CacheCounters, Effects, MissedDeadline, RejectedReason, WriterLiveness};
+pub use event::{CacheChange, ChangeKind, ReaderEvent, SetEnd, SetId, WriterEnd, WriterInfo};
+pub use group::GroupCaches;
+pub use select::{LoanId, Scope, Select, Selection};

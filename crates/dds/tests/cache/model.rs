@@ -1,0 +1,561 @@
+//! A second reader, written after the clauses of the specification: lists, and a look at everything for
+//! every answer. It has none of the cache's indices, timers or counts.
+use crate::support::*;
+use ChangeKind::*;
+use spindle_dds::cache::*;
+use spindle_dds::instance::*;
+use spindle_dds::policy::HistoryQosPolicyKind;
+use spindle_dds::{DdsTime, Guid, InstanceHandle, Position};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The policies, as plain numbers. `None` is no bound.
+#[derive(Clone, Debug)]
+pub(crate) struct Policies {
+    pub(crate) depth: Option<usize>,
+    pub(crate) max_samples: Option<usize>,
+    pub(crate) max_instances: Option<usize>,
+    pub(crate) max_per_instance: Option<usize>,
+    pub(crate) by_source: bool,
+    pub(crate) exclusive: bool,
+    pub(crate) reliable: bool,
+    pub(crate) ordered: bool,
+    pub(crate) separation: i64,
+    pub(crate) deadline: Option<i64>,
+    pub(crate) purge_disposed: Option<i64>,
+    pub(crate) purge_no_writers: Option<i64>,
+}
+
+impl Policies {
+    pub(crate) fn history(&self) -> HistoryQosPolicyKind {
+        self.depth.map_or(HistoryQosPolicyKind::KeepAll, |depth| HistoryQosPolicyKind::KeepLast(depth as u32))
+    }
+}
+
+#[derive(Clone, Debug)]
+struct ModelSample {
+    instance: u8,
+    writer: Guid,
+    value: Option<u8>,
+    source: i64,
+    received: i64,
+    position: Position,
+    generations: (u32, u32),
+    read: bool,
+    expires: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+struct ModelInstance {
+    state: InstanceState,
+    seen: bool,
+    generations: (u32, u32),
+    /// The writers, and whether each may own the instance.
+    writers: BTreeMap<Guid, bool>,
+    newest: Option<(i64, Guid)>,
+    accepted: Option<i64>,
+    pending: Option<ModelSample>,
+    deadline: Option<i64>,
+    purge: Option<i64>,
+    loans: usize,
+}
+
+/// The reader.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    policies: Policies,
+    instances: BTreeMap<u8, ModelInstance>,
+    /// All samples, in the order in which they became visible.
+    samples: Vec<ModelSample>,
+    /// Strength, lifespan and liveliness.
+    writers: BTreeMap<Guid, (i32, Option<i64>, bool)>,
+    pub(crate) counters: CacheCounters,
+}
+
+impl Model {
+    pub(crate) fn new(policies: Policies) -> Model {
+        Model {
+            policies,
+            instances: BTreeMap::new(),
+            samples: Vec::new(),
+            writers: BTreeMap::new(),
+            counters: CacheCounters::default(),
+        }
+    }
+
+    pub(crate) fn instance(&self, key: u8) -> Option<InstanceInfo> {
+        let own = self.instances.get(&key)?;
+        Some(InstanceInfo {
+            state: own.state,
+            view: if own.seen { ViewState::NotNew } else { ViewState::New },
+            writers: own.writers.keys().copied().collect(),
+            owner: self.owner(key),
+            samples: self.samples.iter().filter(|sample| sample.instance == key).count(),
+        })
+    }
+
+    fn owner(&self, key: u8) -> Option<Guid> {
+        if !self.policies.exclusive {
+            return None;
+        }
+        let mut best: Option<(i32, Guid)> = None;
+        for (guid, candidate) in &self.instances.get(&key)?.writers {
+            let strength = self.writers.get(guid)?.0;
+            // Identities grow, so an equal strength does not replace the smaller one.
+            if *candidate && best.is_none_or(|(other, _)| strength > other) {
+                best = Some((strength, *guid));
+            }
+        }
+        best.map(|(_, guid)| guid)
+    }
+
+    fn valid(&self, key: u8) -> usize {
+        self.samples.iter().filter(|sample| sample.instance == key && sample.value.is_some()).count()
+    }
+
+    pub(crate) fn admits(&self, key: u8) -> Result<(), RejectedReason> {
+        let full = |used: usize, limit: Option<usize>| limit.is_some_and(|limit| used >= limit);
+        let all = self.samples.iter().filter(|sample| sample.value.is_some()).count();
+        if !self.instances.contains_key(&key) && full(self.instances.len(), self.policies.max_instances) {
+            Err(RejectedReason::Instances)
+        } else if self.policies.depth.is_some_and(|depth| self.valid(key) >= depth) {
+            Ok(())
+        } else if full(self.valid(key), self.policies.max_per_instance) {
+            Err(RejectedReason::SamplesPerInstance)
+        } else if full(all, self.policies.max_samples) {
+            Err(RejectedReason::Samples)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn reject(&mut self, key: u8, reason: RejectedReason, effects: &mut Effects) {
+        self.counters.rejected += 1;
+        effects.rejected.push((reason, handle(key)));
+    }
+
+    pub(crate) fn deliver(&mut self, position: Position, event: &ReaderEvent<Payload>, now: i64) -> Effects {
+        let mut effects = Effects::default();
+        let liveness = |writer, before, now| WriterLiveness { writer, before, now };
+        match event {
+            ReaderEvent::Change(change) => {
+                let Some(writer) = self.writers.get_mut(&change.writer) else {
+                    self.counters.unmatched += 1;
+                    return effects;
+                };
+                if !std::mem::replace(&mut writer.2, true) {
+                    effects.liveness.push(liveness(change.writer, Some(false), Some(true)));
+                }
+                self.change(position, change, now, &mut effects);
+            }
+            ReaderEvent::WriterMatched(info) => {
+                let lifespan = (!info.lifespan.is_infinite()).then_some(info.lifespan.as_nanos() as i64);
+                let alive = self.writers.get(&info.guid).map(|writer| writer.2);
+                self.writers.insert(info.guid, (info.strength, lifespan, alive.unwrap_or(true)));
+                if alive.is_none() {
+                    effects.liveness.push(liveness(info.guid, None, Some(true)));
+                }
+            }
+            ReaderEvent::WriterUnmatched(guid, end) => {
+                let Some(writer) = self.writers.get(guid) else { return effects };
+                let alive = writer.2;
+                for key in self.instances_of(*guid) {
+                    let disposes = *end == (WriterEnd::Deleted { autodispose: true });
+                    if disposes && self.may_change(key, *guid) {
+                        let kind = InstanceState::NotAliveDisposed;
+                        self.end(key, *guid, kind, None, position, now, &mut effects);
+                    }
+                    self.unregister(key, *guid, position, now, &mut effects);
+                }
+                self.writers.remove(guid);
+                effects.liveness.push(liveness(*guid, Some(alive), None));
+            }
+            ReaderEvent::WriterAlive(guid, alive) => match self.writers.get_mut(guid) {
+                Some(writer) if writer.2 != *alive => {
+                    writer.2 = *alive;
+                    effects.liveness.push(liveness(*guid, Some(!alive), Some(*alive)));
+                    if !alive {
+                        for key in self.instances_of(*guid) {
+                            self.unregister(key, *guid, position, now, &mut effects);
+                        }
+                    }
+                }
+                _ => {}
+            },
+            ReaderEvent::DeadlineVerdict(instance, guid) => {
+                if let Some(own) = self.instances.get_mut(&instance.0[0])
+                    && let Some(candidate) = own.writers.get_mut(guid)
+                {
+                    *candidate = false;
+                }
+            }
+            ReaderEvent::SamplesLost(count) => effects.lost += count,
+            ReaderEvent::SetEnd(_) | ReaderEvent::SetAbandoned(_) => {}
+        }
+        effects
+    }
+
+    fn instances_of(&self, guid: Guid) -> Vec<u8> {
+        self.instances.iter().filter(|(_, own)| own.writers.contains_key(&guid)).map(|(key, _)| *key).collect()
+    }
+
+    fn may_change(&mut self, key: u8, guid: Guid) -> bool {
+        let may = !self.policies.exclusive || self.owner(key) == Some(guid);
+        self.counters.not_owned += u64::from(!may);
+        may
+    }
+
+    fn create(&mut self, key: u8) {
+        let own = ModelInstance {
+            state: InstanceState::Alive,
+            seen: false,
+            generations: (0, 0),
+            writers: BTreeMap::new(),
+            newest: None,
+            accepted: None,
+            pending: None,
+            deadline: None,
+            purge: None,
+            loans: 0,
+        };
+        self.instances.insert(key, own);
+    }
+
+    fn is_late(&mut self, key: u8, source: i64, guid: Guid) -> bool {
+        let own = self.instances.get_mut(&key).unwrap();
+        if self.policies.by_source && own.newest.is_some_and(|newest| newest > (source, guid)) {
+            self.counters.late += 1;
+            return true;
+        }
+        own.newest = Some((source, guid));
+        false
+    }
+
+    fn change(&mut self, position: Position, change: &CacheChange<Payload>, now: i64, effects: &mut Effects) {
+        let (key, guid, source) = (change.payload[0], change.writer, change.source_timestamp.as_nanos());
+        match change.kind {
+            Write => {
+                if !self.instances.contains_key(&key) {
+                    if let Err(reason) = self.admits(key) {
+                        return self.reject(key, reason, effects);
+                    }
+                    self.create(key);
+                }
+                self.instances.get_mut(&key).unwrap().writers.insert(guid, true);
+                if !self.may_change(key, guid) || self.is_late(key, source, guid) {
+                    return;
+                }
+                let expires = self.writers[&guid].1.map(|lifespan| source + lifespan);
+                if expires.is_some_and(|expires| expires <= now) {
+                    self.counters.expired += 1;
+                    return;
+                }
+                let sample = ModelSample {
+                    instance: key,
+                    writer: guid,
+                    value: Some(change.payload[1]),
+                    source,
+                    received: now,
+                    position,
+                    generations: (0, 0),
+                    read: false,
+                    expires,
+                };
+                let own = self.instances.get_mut(&key).unwrap();
+                own.deadline = self.policies.deadline.map(|deadline| now + deadline);
+                if own.accepted.is_some_and(|accepted| now < accepted + self.policies.separation) {
+                    let dropped = if self.policies.reliable { own.pending.replace(sample) } else { Some(sample) };
+                    self.counters.separated += u64::from(dropped.is_some());
+                    return;
+                }
+                self.accept(sample, effects);
+            }
+            Register => {
+                if let Some(own) = self.instances.get_mut(&key) {
+                    own.writers.entry(guid).or_insert(false);
+                }
+            }
+            Unregister => self.unregister(key, guid, position, now, effects),
+            Dispose | DisposeUnregister => {
+                if !self.instances.contains_key(&key)
+                    && self.policies.max_instances.is_some_and(|limit| self.instances.len() >= limit)
+                {
+                    self.reject(key, RejectedReason::Instances, effects);
+                } else {
+                    if !self.instances.contains_key(&key) {
+                        self.create(key);
+                    }
+                    self.instances.get_mut(&key).unwrap().writers.insert(guid, true);
+                    if self.may_change(key, guid) && !self.is_late(key, source, guid) {
+                        let kind = InstanceState::NotAliveDisposed;
+                        self.end(key, guid, kind, Some(source), position, now, effects);
+                    }
+                }
+                if change.kind == DisposeUnregister {
+                    self.unregister(key, guid, position, now, effects);
+                }
+            }
+        }
+    }
+
+    fn revive(own: &mut ModelInstance) {
+        match own.state {
+            InstanceState::Alive => return,
+            InstanceState::NotAliveDisposed => own.generations.0 += 1,
+            InstanceState::NotAliveNoWriters => own.generations.1 += 1,
+        }
+        (own.state, own.seen) = (InstanceState::Alive, false);
+    }
+
+    fn accept(&mut self, mut sample: ModelSample, effects: &mut Effects) {
+        let key = sample.instance;
+        if let Err(reason) = self.admits(key) {
+            return self.reject(key, reason, effects);
+        }
+        if self.policies.depth.is_some_and(|depth| self.valid(key) >= depth) {
+            let oldest = self.samples.iter().position(|own| own.instance == key && own.value.is_some()).unwrap();
+            let oldest = self.samples.remove(oldest);
+            self.counters.overwritten += 1;
+            self.counters.overwritten_unread += u64::from(!oldest.read);
+        }
+        let own = self.instances.get_mut(&key).unwrap();
+        Model::revive(own);
+        (own.accepted, own.purge) = (Some(sample.received), None);
+        sample.generations = own.generations;
+        self.samples.push(sample);
+        self.counters.accepted += 1;
+        effects.data_available = true;
+    }
+
+    fn release(&mut self, key: u8, now: i64, effects: &mut Effects) {
+        if let Some(sample) = self.instances.get_mut(&key).and_then(|own| own.pending.take()) {
+            if sample.expires.is_some_and(|expires| expires <= now) {
+                self.counters.expired += 1;
+            } else {
+                self.accept(ModelSample { received: now, ..sample }, effects);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn end(
+        &mut self,
+        key: u8,
+        writer: Guid,
+        state: InstanceState,
+        source: Option<i64>,
+        position: Position,
+        now: i64,
+        effects: &mut Effects,
+    ) {
+        self.release(key, now, effects);
+        let own = self.instances.get_mut(&key).unwrap();
+        let disposed = state == InstanceState::NotAliveDisposed;
+        if own.state == InstanceState::NotAliveDisposed || own.state != InstanceState::Alive && !disposed {
+            return;
+        }
+        Model::revive(own);
+        own.state = state;
+        own.deadline = None;
+        let delay = if disposed { self.policies.purge_disposed } else { self.policies.purge_no_writers };
+        own.purge = delay.map(|delay| now + delay);
+        let source = source.or(own.newest.map(|(time, _)| time)).unwrap_or(now);
+        let generations = own.generations;
+        self.samples.retain(|sample| sample.instance != key || sample.value.is_some());
+        self.samples.push(ModelSample {
+            instance: key,
+            writer,
+            value: None,
+            source,
+            received: now,
+            position,
+            generations,
+            read: false,
+            expires: None,
+        });
+        effects.data_available = true;
+    }
+
+    fn unregister(&mut self, key: u8, guid: Guid, position: Position, now: i64, effects: &mut Effects) {
+        let Some(own) = self.instances.get_mut(&key) else { return };
+        own.writers.remove(&guid);
+        if own.writers.is_empty() {
+            self.end(key, guid, InstanceState::NotAliveNoWriters, None, position, now, effects);
+        }
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        let samples = &self.samples;
+        let before = self.instances.len();
+        self.instances.retain(|key, own| {
+            let has_samples = samples.iter().any(|sample| sample.instance == *key);
+            has_samples || !own.writers.is_empty() || own.pending.is_some() || own.loans > 0
+        });
+        self.counters.instances_collected += (before - self.instances.len()) as u64;
+    }
+
+    /// Returns what is due first: a time, a kind in the order of kinds, and the instance.
+    fn due(&self) -> Option<(i64, u8, u8)> {
+        let each = self.instances.iter().flat_map(|(key, own)| {
+            let release = own.pending.as_ref().and(own.accepted).map(|accepted| accepted + self.policies.separation);
+            [release, own.deadline, own.purge]
+                .into_iter()
+                .enumerate()
+                .filter_map(|(kind, at)| Some((at?, kind as u8, *key)))
+        });
+        each.min()
+    }
+
+    pub(crate) fn poll(&mut self, now: i64) -> Effects {
+        let mut effects = Effects::default();
+        while let Some((at, kind, key)) = self.due().filter(|(at, ..)| *at <= now) {
+            match kind {
+                0 => {
+                    self.release(key, now, &mut effects);
+                    self.collect();
+                }
+                1 => {
+                    let period = self.policies.deadline.unwrap();
+                    let periods = (now - at) / period + 1;
+                    let owner = self.owner(key);
+                    self.instances.get_mut(&key).unwrap().deadline = Some(at + periods * period);
+                    effects.deadlines.push(MissedDeadline { instance: handle(key), owner, periods: periods as u32 });
+                }
+                _ => {
+                    let before = self.samples.len();
+                    self.samples.retain(|sample| sample.instance != key);
+                    self.counters.purged += (before - self.samples.len()) as u64;
+                    let own = self.instances.get_mut(&key).unwrap();
+                    own.purge = None;
+                    if own.pending.is_none() {
+                        own.writers.clear();
+                    }
+                    self.collect();
+                }
+            }
+        }
+        self.expire(now);
+        effects
+    }
+
+    fn expire(&mut self, now: i64) {
+        let before = self.samples.len();
+        self.samples.retain(|sample| sample.expires.is_none_or(|expires| expires > now));
+        self.counters.expired += (before - self.samples.len()) as u64;
+        self.collect();
+    }
+
+    pub(crate) fn wake_at(&self) -> Option<DdsTime> {
+        let expiry = self.samples.iter().filter_map(|sample| sample.expires).min();
+        self.due().map(|(at, ..)| at).into_iter().chain(expiry).min().map(at)
+    }
+
+    pub(crate) fn count(&self, states: StateMask) -> usize {
+        self.samples.iter().filter(|sample| self.selects(sample, states)).count()
+    }
+
+    fn selects(&self, sample: &ModelSample, states: StateMask) -> bool {
+        let own = &self.instances[&sample.instance];
+        let read = if sample.read { SampleState::Read } else { SampleState::NotRead };
+        states.contains(read, if own.seen { ViewState::NotNew } else { ViewState::New }, own.state)
+    }
+
+    /// Reads or takes; `None` if the instance is unknown. An empty list is NO_DATA. The loan of the samples
+    /// stays open if the flag is set.
+    pub(crate) fn access(
+        &mut self,
+        scope: Scope,
+        states: StateMask,
+        max: usize,
+        takes: bool,
+        lends: bool,
+        now: i64,
+    ) -> Option<Vec<Sample<Payload>>> {
+        self.expire(now);
+        let mut found: Vec<ModelSample> = self.samples.clone();
+        found.retain(|sample| self.selects(sample, states));
+        match scope {
+            Scope::Instance(InstanceHandle(key)) => {
+                self.instances.get(&key[0])?;
+                found.retain(|sample| sample.instance == key[0]);
+            }
+            Scope::NextInstance(after) => {
+                found.retain(|sample| after.is_none_or(|after| handle(sample.instance) > after));
+                let first = found.iter().map(|sample| sample.instance).min();
+                found.retain(|sample| Some(sample.instance) == first);
+            }
+            Scope::Any => {}
+        }
+        if !self.policies.ordered || scope != Scope::Any {
+            found.sort_by_key(|sample| sample.instance);
+        } else if self.policies.by_source {
+            found.sort_by_key(|sample| (sample.source, sample.writer, sample.position.seq));
+        } else {
+            found.sort_by_key(|sample| sample.position.seq);
+        }
+        found.truncate(max);
+        let samples = self.describe(&found);
+        let touched: BTreeSet<u8> = found.iter().map(|sample| sample.instance).collect();
+        for sample in &mut self.samples {
+            sample.read |= found.iter().any(|own| {
+                own.position == sample.position && own.instance == sample.instance && own.value == sample.value
+            });
+        }
+        if takes {
+            self.samples.retain(|sample| {
+                !found.iter().any(|own| {
+                    own.position == sample.position && own.instance == sample.instance && own.value == sample.value
+                })
+            });
+        }
+        for key in touched {
+            let own = self.instances.get_mut(&key).unwrap();
+            own.seen = true;
+            own.loans += usize::from(lends);
+        }
+        self.collect();
+        Some(samples)
+    }
+
+    pub(crate) fn return_loan(&mut self, samples: &[Sample<Payload>]) {
+        let keys: BTreeSet<u8> = samples.iter().map(|sample| sample.info.instance_handle.0[0]).collect();
+        for key in keys {
+            self.instances.get_mut(&key).unwrap().loans -= 1;
+        }
+        self.collect();
+    }
+
+    fn describe(&self, found: &[ModelSample]) -> Vec<Sample<Payload>> {
+        let total = |sample: &ModelSample| sample.generations.0 + sample.generations.1;
+        let mut described = Vec::new();
+        for (index, sample) in found.iter().enumerate() {
+            let own = &self.instances[&sample.instance];
+            let of_instance = |other: &&ModelSample| other.instance == sample.instance;
+            let newest = found.iter().filter(of_instance).map(total).max().unwrap();
+            described.push(Sample {
+                info: SampleInfo {
+                    sample_state: if sample.read { SampleState::Read } else { SampleState::NotRead },
+                    view_state: if own.seen { ViewState::NotNew } else { ViewState::New },
+                    instance_state: own.state,
+                    source_timestamp: at(sample.source),
+                    reception_timestamp: at(sample.received),
+                    instance_handle: handle(sample.instance),
+                    publication_handle: sample.writer.into(),
+                    disposed_generation_count: sample.generations.0,
+                    no_writers_generation_count: sample.generations.1,
+                    sample_rank: found[index + 1..].iter().filter(of_instance).count() as u32,
+                    generation_rank: newest - total(sample),
+                    absolute_generation_rank: own.generations.0 + own.generations.1 - total(sample),
+                    valid_data: sample.value.is_some(),
+                    position: sample.position,
+                },
+                data: match sample.value {
+                    Some(value) => SampleData::Value(Arc::from([sample.instance, value])),
+                    None => SampleData::Key(Arc::from([sample.instance])),
+                },
+            });
+        }
+        described
+    }
+}

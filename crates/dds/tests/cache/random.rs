@@ -1,0 +1,230 @@
+//! Random operations on the cache and on the model, which must agree in every answer.
+//!
+//! `DDS_SEED` sets the first seed and `DDS_SEEDS` the number of seeds. A failure prints its seed.
+use crate::model::{Model, Policies};
+use crate::support::*;
+use ChangeKind::*;
+use spindle_dds::cache::*;
+use spindle_dds::instance::*;
+use spindle_dds::policy::*;
+use spindle_dds::qos::{DataReaderQos, QosSet};
+use spindle_dds::{DdsDuration, Guid, ReturnCode};
+
+fn policies(chance: &mut Chance) -> Policies {
+    Policies {
+        depth: chance.perhaps(&[1, 2, 3]),
+        max_samples: chance.perhaps(&[3, 5, 8]),
+        max_instances: chance.perhaps(&[2, 3]),
+        max_per_instance: chance.perhaps(&[3]),
+        by_source: chance.one_in(2),
+        exclusive: chance.one_in(2),
+        reliable: chance.one_in(2),
+        ordered: chance.one_in(2),
+        separation: chance.pick(&[0, 0, 4]),
+        deadline: chance.perhaps(&[4, 9]),
+        purge_disposed: chance.perhaps(&[3, 12]),
+        purge_no_writers: chance.perhaps(&[5, 12]),
+    }
+}
+
+fn qos(policies: &Policies) -> DataReaderQos {
+    let mut qos = DataReaderQos::default();
+    let length = |limit: Option<usize>| limit.map_or(Length::Unlimited, |limit| Length::Limited(limit as u32));
+    let duration = |time: Option<i64>| time.map_or(DdsDuration::INFINITE, |time| nanos(time as u64));
+    qos.history.kind = policies.history();
+    qos.resource_limits = ResourceLimitsQosPolicy {
+        max_samples: length(policies.max_samples),
+        max_instances: length(policies.max_instances),
+        max_samples_per_instance: length(policies.max_per_instance),
+    };
+    if policies.by_source {
+        qos.destination_order.kind = DestinationOrderQosPolicyKind::BySourceTimestamp;
+    }
+    if policies.exclusive {
+        qos.ownership.kind = OwnershipQosPolicyKind::Exclusive;
+    }
+    if policies.reliable {
+        qos.reliability = ReliabilityQosPolicy::WRITER;
+    }
+    qos.time_based_filter.minimum_separation = nanos(policies.separation as u64);
+    qos.deadline.period = duration(policies.deadline);
+    qos.reader_data_lifecycle.autopurge_disposed_samples_delay = duration(policies.purge_disposed);
+    qos.reader_data_lifecycle.autopurge_nowriter_samples_delay = duration(policies.purge_no_writers);
+    qos.check().unwrap();
+    qos
+}
+
+const KEYS: [u8; 4] = [1, 2, 3, 4];
+const WRITERS: [Guid; 3] = [A, B, C];
+
+fn event(chance: &mut Chance, now: i64) -> ReaderEvent<Payload> {
+    let (guid, key) = (chance.pick(&WRITERS), chance.pick(&KEYS));
+    match chance.below(20) {
+        0 => {
+            let end = chance.pick(&[
+                WriterEnd::Lost,
+                WriterEnd::Deleted { autodispose: true },
+                WriterEnd::Deleted { autodispose: false },
+            ]);
+            ReaderEvent::WriterUnmatched(guid, end)
+        }
+        1 | 2 => {
+            let lifespan = chance.perhaps(&[3, 10]).map_or(DdsDuration::INFINITE, nanos);
+            ReaderEvent::WriterMatched(WriterInfo { guid, strength: chance.below(3) as i32, lifespan })
+        }
+        3 => ReaderEvent::WriterAlive(guid, chance.one_in(2)),
+        4 => ReaderEvent::DeadlineVerdict(handle(key), guid),
+        5 => ReaderEvent::SamplesLost(1),
+        _ => {
+            let kind = chance.pick(&[Write, Write, Write, Write, Register, Dispose, Unregister, DisposeUnregister]);
+            let time = now - chance.below(4) as i64;
+            ReaderEvent::Change(change(guid, kind, key, chance.below(256) as u8, time))
+        }
+    }
+}
+
+fn states(chance: &mut Chance) -> StateMask {
+    let mut states = StateMask::ANY;
+    if chance.one_in(3) {
+        states = states.sample(&[chance.pick(&[SampleState::Read, SampleState::NotRead])]);
+    }
+    if chance.one_in(3) {
+        states = states.view(&[chance.pick(&[ViewState::New, ViewState::NotNew])]);
+    }
+    if chance.one_in(3) {
+        let all = [InstanceState::Alive, InstanceState::NotAliveDisposed, InstanceState::NotAliveNoWriters];
+        states = states.instance(&[chance.pick(&all)]);
+    }
+    states
+}
+
+struct Run {
+    chance: Chance,
+    fixture: Fixture,
+    model: Model,
+    loans: Vec<(LoanId, Vec<Sample<Payload>>)>,
+    accesses: usize,
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut chance = Chance::new(seed);
+        let policies = policies(&mut chance);
+        let scope = PresentationQosPolicyAccessScopeKind::Topic;
+        let fixture = Fixture::new(&qos(&policies), &presented(scope, false, policies.ordered));
+        let mut model = Model::new(policies);
+        for (seq, (guid, strength)) in [(A, 1), (B, 2), (C, 3)].into_iter().enumerate() {
+            let event = ReaderEvent::WriterMatched(writer(guid, strength));
+            let _ = model.deliver(position(seq as u64 + 1), &event, 0);
+        }
+        Run { chance, fixture, model, loans: Vec::new(), accesses: 0 }
+    }
+
+    fn step(&mut self) {
+        let (chance, fixture) = (&mut self.chance, &mut self.fixture);
+        match chance.below(12) {
+            0..=6 => {
+                let event = event(chance, fixture.now);
+                let expected = self.model.deliver(position(fixture.seq + 1), &event, fixture.now);
+                fixture.event(event);
+                assert_eq!(fixture.effects.pop(), Some(expected));
+            }
+            7 | 8 => {
+                let now = fixture.now + chance.below(5) as i64;
+                fixture.advance(now);
+                assert_eq!(fixture.effects.pop(), Some(self.model.poll(now)));
+            }
+            9 if !self.loans.is_empty() => {
+                let (loan, samples) = self.loans.swap_remove(chance.below(self.loans.len()));
+                fixture.cache.return_loan(loan).unwrap();
+                self.model.return_loan(&samples);
+            }
+            _ => self.access(),
+        }
+    }
+
+    fn access(&mut self) {
+        let (chance, fixture) = (&mut self.chance, &mut self.fixture);
+        let key = chance.pick(&KEYS);
+        let after = (!chance.one_in(4)).then(|| handle(key));
+        let scope = chance.pick(&[Scope::Any, Scope::Any, Scope::Instance(handle(key)), Scope::NextInstance(after)]);
+        let (states, max) = (states(chance), chance.pick(&[1, 2, 100]));
+        let (takes, lends) = (chance.one_in(2), chance.one_in(4));
+        let select = Select::any().scope(scope).states(states).max_samples(max);
+        let now = at(fixture.now);
+        let found = if takes { fixture.cache.take(&select, now) } else { fixture.cache.read(&select, now) };
+        let expected = self.model.access(scope, states, max, takes, lends, fixture.now);
+        match (found, expected) {
+            (Ok(selection), Some(expected)) => {
+                assert_eq!(selection.samples, expected);
+                self.accesses += 1;
+                match lends {
+                    true => self.loans.push((selection.loan, selection.samples)),
+                    false => fixture.cache.return_loan(selection.loan).unwrap(),
+                }
+            }
+            (Err(error), Some(expected)) => {
+                assert_eq!((error.code(), expected), (ReturnCode::NoData, Vec::new()));
+            }
+            (Err(error), None) => assert_eq!(error.code(), ReturnCode::BadParameter),
+            (Ok(selection), None) => panic!("{selection:?}"),
+        }
+    }
+
+    fn compare(&self) {
+        let cache = &self.fixture.cache;
+        for key in KEYS {
+            let sorted = |info: Option<InstanceInfo>| {
+                info.map(|mut info| {
+                    info.writers.sort();
+                    info
+                })
+            };
+            assert_eq!(sorted(cache.instance(handle(key))), self.model.instance(key), "instance {key}");
+            assert_eq!(cache.admits(handle(key)), self.model.admits(key), "limits of instance {key}");
+        }
+        for mask in [StateMask::ANY, StateMask::ANY.not_alive(), StateMask::ANY.sample(&[SampleState::NotRead])] {
+            assert_eq!(cache.count(mask), self.model.count(mask));
+        }
+        assert_eq!(cache.counters(), self.model.counters);
+        assert_eq!(cache.wake_at(), self.model.wake_at());
+    }
+
+    /// Everything goes away, and nothing is left.
+    fn end(&mut self) {
+        for guid in WRITERS {
+            self.fixture.event(ReaderEvent::WriterUnmatched(guid, WriterEnd::Lost));
+        }
+        for (loan, _) in std::mem::take(&mut self.loans) {
+            self.fixture.cache.return_loan(loan).unwrap();
+        }
+        let _ = self.fixture.taken();
+        assert_eq!(self.fixture.cache.footprint(), 0, "{:?}", self.fixture.cache);
+    }
+}
+
+#[test]
+fn the_cache_and_the_model_agree() {
+    let setting = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let (first, seeds) = (setting("DDS_SEED", 1), setting("DDS_SEEDS", 400));
+    let mut accesses = 0;
+    for seed in first..first + seeds {
+        let run = std::panic::catch_unwind(|| {
+            let mut run = Run::new(seed);
+            for _ in 0..300 {
+                run.step();
+                run.compare();
+            }
+            run.end();
+            run.accesses
+        });
+        match run {
+            Ok(count) => accesses += count,
+            Err(cause) => {
+                eprintln!("replay: DDS_SEED={seed} DDS_SEEDS=1 cargo test -p spindle-dds --test cache random");
+                std::panic::resume_unwind(cause);
+            }
+        }
+    }
+    assert!(accesses as u64 > 10 * seeds, "{accesses} reads of {seeds} seeds found samples");
+}

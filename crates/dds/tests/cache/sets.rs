@@ -1,0 +1,216 @@
+//! Coherent sets at TOPIC scope (DDS 2.2.3.6).
+use crate::support::*;
+use ChangeKind::*;
+use spindle_dds::Guid;
+use spindle_dds::cache::*;
+use spindle_dds::policy::*;
+use spindle_dds::qos::*;
+
+const SCOPE: PresentationQosPolicyAccessScopeKind = PresentationQosPolicyAccessScopeKind::Topic;
+
+fn coherent(qos: &DataReaderQos) -> Fixture {
+    Fixture::new(qos, &presented(SCOPE, true, true))
+}
+
+pub(crate) fn in_set(source: Guid, number: u64, change: CacheChange<Payload>) -> ReaderEvent<Payload> {
+    ReaderEvent::Change(CacheChange { set: Some(SetId { source, number }), ..change })
+}
+
+fn send(reader: &mut Fixture, number: u64, key: u8, value: u8) {
+    reader.event(in_set(A, number, change(A, Write, key, value, 0)));
+}
+
+fn end(reader: &mut Fixture, number: u64, count: u32) {
+    reader.event(ReaderEvent::SetEnd(SetEnd { set: SetId { source: A, number }, changes: vec![(A, count)] }));
+}
+
+#[test]
+fn a_set_becomes_visible_at_its_end() {
+    let mut reader = coherent(&keep_all());
+    send(&mut reader, 1, 1, 1);
+    reader.write(B, 5, 5);
+    send(&mut reader, 1, 2, 2);
+    assert!(!reader.effects[0].data_available);
+    assert_eq!(text(&reader.read(&Select::any()).unwrap()), "5=5");
+    assert_eq!(reader.cache.pending_changes().count(), 2);
+    end(&mut reader, 1, 2);
+    // It is ordered by its end; its samples keep their own positions.
+    let samples = reader.read(&Select::any()).unwrap();
+    assert_eq!(text(&samples), "5=5 1=1 2=2");
+    assert_eq!(samples[1].info.position.seq + 2, samples[2].info.position.seq);
+    assert_eq!(reader.cache.counters().sets_committed, 1);
+}
+
+#[test]
+fn a_reader_without_coherent_access_sees_changes_at_once() {
+    for subscriber in
+        [presented(SCOPE, false, true), presented(PresentationQosPolicyAccessScopeKind::Instance, true, false)]
+    {
+        let mut reader = Fixture::new(&keep_all(), &subscriber);
+        send(&mut reader, 1, 1, 1);
+        assert_eq!(reader.taken(), "1=1");
+        end(&mut reader, 1, 1);
+        assert_eq!(reader.taken(), "");
+    }
+}
+
+#[test]
+fn a_set_without_its_end_is_never_seen() {
+    for event in [
+        ReaderEvent::WriterUnmatched(A, WriterEnd::Lost),
+        ReaderEvent::WriterUnmatched(A, WriterEnd::Deleted { autodispose: true }),
+        ReaderEvent::SetAbandoned(SetId { source: A, number: 1 }),
+    ] {
+        let mut reader = coherent(&keep_all());
+        send(&mut reader, 1, 1, 1);
+        reader.event(event);
+        end(&mut reader, 1, 1);
+        assert_eq!(reader.taken(), "");
+        assert_eq!((reader.cache.counters().sets_discarded, reader.cache.footprint()), (1, 0));
+    }
+    let mut reader = coherent(&keep_all());
+    send(&mut reader, 1, 1, 1);
+    send(&mut reader, 2, 2, 2);
+    end(&mut reader, 2, 1);
+    end(&mut reader, 1, 1);
+    assert_eq!(reader.taken(), "2=2");
+}
+
+#[test]
+fn a_set_of_which_a_part_is_missing_is_discarded() {
+    let mut reader = coherent(&keep_all());
+    send(&mut reader, 1, 1, 1);
+    end(&mut reader, 1, 2);
+    assert_eq!((reader.taken().as_str(), reader.cache.counters().sets_discarded), ("", 1));
+    // A joiner that gets the changes of pending sets has the whole set.
+    send(&mut reader, 2, 1, 1);
+    let mut joiner = coherent(&keep_all());
+    joiner.seq = reader.seq;
+    let pending: Vec<_> = reader.cache.pending_changes().map(|(at, change)| (at, change.clone())).collect();
+    for (place, change) in pending {
+        let _ = joiner.cache.deliver(place, ReaderEvent::Change(change), at(0));
+    }
+    for reader in [&mut reader, &mut joiner] {
+        send(reader, 2, 2, 2);
+        end(reader, 2, 2);
+        assert_eq!(reader.taken(), "1=1 2=2");
+    }
+}
+
+#[test]
+fn a_set_beyond_a_limit_is_rejected_as_a_whole() {
+    let limited = |max_samples, max_instances, max_samples_per_instance| {
+        let mut qos = keep_all();
+        qos.resource_limits = ResourceLimitsQosPolicy { max_samples, max_instances, max_samples_per_instance };
+        coherent(&qos)
+    };
+    let three = Length::Limited(3);
+    // Larger than the buffer, no room beside other samples, no room for instances, and for samples of one.
+    type Case<'a> = (Fixture, &'a [(u8, u8)], RejectedReason);
+    let cases: [Case<'_>; 4] = [
+        (
+            limited(three, Length::Unlimited, Length::Unlimited),
+            &[(1, 1), (2, 1), (3, 1), (4, 1)],
+            RejectedReason::Samples,
+        ),
+        (limited(three, Length::Unlimited, Length::Unlimited), &[(1, 1), (2, 1), (3, 1)], RejectedReason::Samples),
+        (limited(Length::Unlimited, three, Length::Unlimited), &[(1, 1), (2, 1), (3, 1)], RejectedReason::Instances),
+        (
+            limited(Length::Unlimited, Length::Unlimited, three),
+            &[(9, 1), (9, 2), (9, 3)],
+            RejectedReason::SamplesPerInstance,
+        ),
+    ];
+    for (mut reader, changes, reason) in cases {
+        reader.write(B, 9, 9);
+        for (key, value) in changes {
+            send(&mut reader, 1, *key, *value);
+        }
+        end(&mut reader, 1, changes.len() as u32);
+        let rejected: Vec<_> = reader.effects.iter().flat_map(|effects| &effects.rejected).collect();
+        assert_eq!(rejected.len(), changes.len());
+        assert!(rejected.iter().all(|(own, _)| *own == reason));
+        assert_eq!(reader.cache.counters().sets_rejected, 1);
+        assert_eq!(reader.taken(), "9=9");
+        // The next one fits.
+        send(&mut reader, 2, 1, 1);
+        end(&mut reader, 2, 1);
+        assert_eq!(reader.taken(), "1=1");
+    }
+    let mut qos = keep_last(1);
+    qos.resource_limits.max_samples = Length::Limited(2);
+    let mut reader = coherent(&qos);
+    reader.write(B, 1, 0);
+    send(&mut reader, 1, 1, 1);
+    send(&mut reader, 1, 2, 2);
+    end(&mut reader, 1, 2);
+    assert_eq!(reader.taken(), "1=1 2=2");
+}
+
+#[test]
+fn ends_of_instances_belong_to_the_set() {
+    let mut reader = coherent(&keep_all());
+    reader.write(A, 1, 1);
+    reader.event(in_set(A, 1, change(A, Dispose, 1, 0, 0)));
+    send(&mut reader, 1, 2, 2);
+    assert_eq!(reader.taken(), "1=1");
+    end(&mut reader, 1, 2);
+    assert_eq!(reader.taken(), "1! 2=2");
+}
+
+/// Random sets of two writers, some of which are given up. A second cache without coherent access gets the
+/// changes of each set at its end, and no change of the others.
+#[test]
+fn sets_are_seen_as_if_written_at_their_end() {
+    for seed in 1..200 {
+        let mut chance = Chance::new(seed);
+        let subscriber = presented(SCOPE, true, false);
+        let mut reader = Fixture::new(&keep_last(3), &subscriber);
+        let mut other = Fixture::of(&keep_last(3));
+        // The open set of each writer, and its changes with their positions.
+        type Open = Option<(u64, Vec<(u64, CacheChange<Payload>)>)>;
+        let mut open: [Open; 2] = [None, None];
+        for number in 0..150 {
+            let writer = chance.below(2);
+            let guid = [A, B][writer];
+            reader.seq += 1;
+            let (seq, id) = (reader.seq, open[writer].as_ref().map(|(number, _)| *number));
+            let mut deliver = |event| drop(reader.cache.deliver(position(seq), event, at(0)));
+            let mut expect = |seq, change| drop(other.cache.deliver(position(seq), ReaderEvent::Change(change), at(0)));
+            let set = |number| SetId { source: guid, number };
+            match (chance.below(8), id) {
+                (0, None) => open[writer] = Some((number, Vec::new())),
+                (0 | 1, Some(id)) => {
+                    let (_, changes) = open[writer].take().unwrap();
+                    let count = changes.len() as u32;
+                    deliver(ReaderEvent::SetEnd(SetEnd { set: set(id), changes: vec![(guid, count)] }));
+                    changes.into_iter().for_each(|(seq, change)| expect(seq, change));
+                }
+                (2, Some(id)) => {
+                    open[writer] = None;
+                    deliver(ReaderEvent::SetAbandoned(set(id)));
+                }
+                (_, id) => {
+                    let kind = chance.pick(&[Write, Write, Write, Dispose, Unregister, DisposeUnregister]);
+                    let change = change(guid, kind, 1 + chance.below(3) as u8, number as u8, 0);
+                    match id {
+                        Some(id) => {
+                            deliver(in_set(guid, id, change.clone()));
+                            open[writer].as_mut().unwrap().1.push((seq, change));
+                        }
+                        None => {
+                            deliver(ReaderEvent::Change(change.clone()));
+                            expect(seq, change);
+                        }
+                    }
+                }
+            }
+            let select = Select::any();
+            let (left, right) = (reader.read(&select).ok(), other.read(&select).ok());
+            assert_eq!(left, right, "seed {seed}");
+            if chance.below(10) == 0 {
+                assert_eq!(reader.taken(), other.taken(), "seed {seed}");
+            }
+        }
+    }
+}

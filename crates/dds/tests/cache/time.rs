@@ -1,0 +1,128 @@
+//! LIFESPAN, TIME_BASED_FILTER, DEADLINE and purge delays.
+use crate::support::*;
+use ChangeKind::*;
+use spindle_dds::cache::*;
+use spindle_dds::instance::InstanceState;
+use spindle_dds::policy::*;
+
+#[test]
+fn samples_expire_by_their_source_timestamp() {
+    let mut reader = Fixture::of(&keep_all());
+    reader.event(ReaderEvent::WriterMatched(WriterInfo { lifespan: nanos(10), ..writer(A, 1) }));
+    reader.now = 5;
+    reader.event(ReaderEvent::Change(change(A, Write, 1, 1, 0)));
+    reader.event(ReaderEvent::Change(change(A, Write, 1, 2, 4)));
+    reader.now = 11;
+    reader.event(ReaderEvent::Change(change(A, Write, 1, 3, 1)));
+    assert_eq!(reader.cache.counters().expired, 1);
+    assert_eq!(reader.cache.wake_at(), Some(at(10)));
+    assert_eq!(reader.taken(), "1=2");
+    reader.write(A, 1, 4);
+    reader.advance(21);
+    assert_eq!((reader.taken().as_str(), reader.cache.counters().expired), ("", 3));
+    reader.change(A, Unregister, 1, 0);
+    let _ = reader.taken();
+    assert_eq!(reader.cache.footprint(), 0);
+}
+
+fn separated(reliable: bool) -> Fixture {
+    let mut qos = keep_all();
+    qos.time_based_filter.minimum_separation = nanos(10);
+    if !reliable {
+        qos.reliability = ReliabilityQosPolicy::default();
+    }
+    Fixture::of(&qos)
+}
+
+#[test]
+fn a_best_effort_reader_drops_samples_that_come_too_soon() {
+    let mut reader = separated(false);
+    for (now, value) in [(0, 1), (4, 2), (9, 3), (10, 4), (19, 5), (25, 6)] {
+        reader.now = now;
+        reader.write(A, 1, value);
+    }
+    reader.write(A, 2, 7);
+    assert_eq!(reader.taken(), "1=1 1=4 1=6 2=7");
+    assert_eq!(reader.cache.counters().separated, 3);
+    assert_eq!(reader.cache.wake_at(), None);
+}
+
+#[test]
+fn a_reliable_reader_gets_the_last_sample_later() {
+    let mut reader = separated(true);
+    for (now, value) in [(0, 1), (4, 2), (9, 3)] {
+        reader.now = now;
+        reader.write(A, 1, value);
+    }
+    assert_eq!(reader.cache.wake_at(), Some(at(10)));
+    assert_eq!(reader.taken(), "1=1");
+    reader.advance(10);
+    let samples = reader.read(&Select::any()).unwrap();
+    assert_eq!(text(&samples), "1=3");
+    assert_eq!((samples[0].info.source_timestamp, samples[0].info.reception_timestamp), (at(9), at(10)));
+    assert_eq!(reader.cache.counters().separated, 1);
+    // The last sample is seen before the end of its instance.
+    reader.now = 12;
+    reader.write(A, 1, 4);
+    reader.change(A, DisposeUnregister, 1, 0);
+    assert_eq!(reader.taken(), "1=3 1=4 1!");
+    assert_eq!(reader.cache.footprint(), 0);
+}
+
+#[test]
+fn ranks_hold_with_separated_samples() {
+    let mut reader = separated(true);
+    reader.write(A, 1, 1);
+    reader.change(A, Dispose, 1, 0);
+    reader.now = 3;
+    reader.write(A, 1, 2);
+    assert_eq!(reader.state(1), Some(InstanceState::NotAliveDisposed));
+    reader.advance(10);
+    let samples = reader.read(&Select::any()).unwrap();
+    let ranks: Vec<_> = samples.iter().map(|sample| (sample.info.sample_rank, sample.info.generation_rank)).collect();
+    assert_eq!(ranks, [(2, 1), (1, 1), (0, 0)]);
+}
+
+#[test]
+fn instances_that_are_alive_must_keep_their_deadline() {
+    let mut qos = keep_all();
+    qos.deadline.period = nanos(10);
+    let mut reader = Fixture::of(&qos);
+    reader.write(A, 1, 1);
+    reader.write(A, 2, 1);
+    reader.now = 5;
+    reader.write(A, 2, 2);
+    reader.effects.clear();
+    reader.advance(14);
+    let missed = |key, periods| MissedDeadline { instance: handle(key), owner: None, periods };
+    assert_eq!(reader.effects[0].deadlines, [missed(1, 1)]);
+    reader.change(A, Dispose, 2, 0);
+    reader.advance(41);
+    assert_eq!(reader.effects[2].deadlines, [missed(1, 3)]);
+    assert_eq!(reader.cache.wake_at(), Some(at(50)));
+}
+
+#[test]
+fn instances_that_are_not_alive_are_purged() {
+    let mut qos = keep_all();
+    qos.reader_data_lifecycle.autopurge_disposed_samples_delay = nanos(10);
+    qos.reader_data_lifecycle.autopurge_nowriter_samples_delay = nanos(20);
+    let mut reader = Fixture::of(&qos);
+    for key in 1..=3 {
+        reader.write(A, key, 1);
+    }
+    reader.change(A, Dispose, 1, 0);
+    reader.change(A, Unregister, 2, 0);
+    reader.change(A, Dispose, 3, 0);
+    reader.now = 9;
+    reader.write(A, 3, 2);
+    reader.advance(10);
+    assert_eq!((reader.state(1), reader.cache.counters().purged), (None, 2));
+    reader.advance(20);
+    assert_eq!(reader.state(2), None);
+    assert_eq!(reader.taken(), "3=1 3! 3=2");
+    // A new life begins without memory of the one that was purged.
+    reader.write(A, 1, 5);
+    let samples = reader.read(&Select::any()).unwrap();
+    assert_eq!(samples[0].info.disposed_generation_count, 0);
+}
