@@ -34,6 +34,7 @@ mod mesh;
 mod metrics;
 mod node;
 mod observing;
+mod old_logs;
 mod pace;
 mod random;
 #[cfg(feature = "settings")]

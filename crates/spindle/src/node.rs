@@ -40,7 +40,6 @@ use clock::Clock;
 use links::Over;
 use measuring::Measurements;
 use older::Older;
-pub(crate) use replaying::Replay;
 use views::Shows;
 
 /// A member that the caller drives: by calling [`poll`](Self::poll) in a loop of its own, or by

@@ -21,6 +21,7 @@
 //! returns, until that is `None`. Messages may be lost, delayed, repeated and reordered. Their stated
 //! sender must be the true one.
 mod attempt;
+mod ballot;
 mod message;
 mod record;
 mod telling;
@@ -33,7 +34,8 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use attempt::RestartAttempt;
-pub use message::{RestartBallot, RestartMessage};
+pub use ballot::RestartBallot;
+pub use message::RestartMessage;
 pub use record::{LogOrigin, LogState, RestartLog, RestartRecord, RestartView};
 use telling::RestartTeller;
 

@@ -1,7 +1,7 @@
 //! Restarts a group whose processes have all ended: the core's [`Restart`] decides, and the data
 //! directory stores its records.
 use super::ControlPlane;
-use crate::logs::OldLogs;
+use crate::old_logs::OldLogs;
 use spindle_core::control::{
     ControlMessage, Me, Restart, RestartLog, RestartMessage, RestartOutput, RestartSetup, RestartTo, RestartView,
     RestartWait,

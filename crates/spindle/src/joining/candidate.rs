@@ -8,7 +8,8 @@ use crate::control_plane::{BootstrapDriver, BootstrapTerms, ControlPlane, Contro
 use crate::data_dir::DataDir;
 use crate::error::JoinError;
 use crate::handler::{Batch, Handler};
-use crate::logs::{self, Logs, OldLogs};
+use crate::logs::{self, Logs};
+use crate::old_logs::OldLogs;
 use crate::random::{random_id, random_word};
 use crate::transfer::TARGET;
 use spindle_core::control::{Attempts, FoundGroup, LearnError, Refusal, Roster, Seek, SharedSettings, Wants};

@@ -7,6 +7,7 @@
 use crate::config::Terms;
 use crate::control_plane::{ControlPlane, RestartDriver};
 use crate::error::{Ended, JoinError};
+use crate::old_logs::{DIRECTORY, write};
 use crate::shared::{Notices, lock};
 use retention::{PRUNE_EVERY, Pruning};
 use spindle_core::control::{Incarnation, RestartLog, RestartRecord};
@@ -25,8 +26,8 @@ mod directory;
 mod durable_frontier;
 mod fetching;
 mod lacking;
-mod lending;
-mod old;
+mod records;
+mod replay;
 mod retention;
 mod serving;
 mod subgroup_log;
@@ -36,19 +37,17 @@ mod tests;
 pub use catching_up::CatchUpStatus;
 pub(crate) use catching_up::LogCatchUp;
 use lacking::Lack;
+pub(crate) use replay::Replay;
 pub(crate) use serving::RecordServer;
 use serving::RecordSource;
 
 pub(crate) use directory::check;
 pub(crate) use durable_frontier::{Copies, DurabilityState, DurableFrontier, Found};
-pub(crate) use old::OldLogs;
 pub use subgroup_log::LogStatus;
 pub(crate) use subgroup_log::SubgroupLog;
 
 /// The tracing target of logs.
 const TARGET: &str = "spindle::log";
-/// The directory of the logs in the data directory.
-const DIRECTORY: &str = "log";
 
 /// The thread that writes the logs of this member.
 pub(crate) struct Logs {
@@ -153,7 +152,7 @@ impl Logs {
             };
             numbers.push((name.clone(), number, lacks));
         }
-        old::write(&mut store, &record)?;
+        write(&mut store, &record)?;
         let notices = Arc::clone(control_plane.notices());
         let told = Arc::clone(&notices);
         let writer = Writer::start(store, move |_| told.ring())?;
@@ -185,7 +184,7 @@ impl Logs {
     fn order(&mut self) {
         let (record, recorded, notices) = (self.record.clone(), Arc::clone(&self.recorded), Arc::clone(&self.notices));
         let order = move |store: &mut Store| {
-            let written = old::write(store, &record).map(|()| record.view.id);
+            let written = write(store, &record).map(|()| record.view.id);
             *lock(&recorded) = written;
             notices.ring();
         };

@@ -1,8 +1,7 @@
 //! The log of one subgroup, at the polling thread.
-use super::{CatchUpStatus, DurableFrontier, Lack, TARGET, position};
+use super::{CatchUpStatus, DurableFrontier, Lack, Replay, TARGET, position};
 use crate::error::Ended;
 use crate::handler::LoggedExtent;
-use crate::node::Replay;
 use spindle_core::{Position, Record, Records, Rows, SubgroupSpec, ViewId};
 use spindle_log::{Appender, Error, LoggedMessage, Reader, Version};
 use std::fmt;

@@ -6,6 +6,7 @@
 use super::Node;
 use crate::error::Ended;
 use crate::handler::{Handler, ReplayedMessage};
+use crate::logs::Replay;
 use spindle_core::{MemberId, Position, ViewId};
 use spindle_log::{Error, LoggedMessage, Reader, Version};
 use tracing::info;
@@ -13,23 +14,6 @@ use tracing::info;
 /// The messages, and the bytes, that one poll replays at most.
 const MESSAGES_MAX: usize = 256;
 const BYTES_MAX: usize = 1 << 20;
-
-/// The replay of one log.
-pub(crate) enum Replay {
-    /// The handler was not asked yet.
-    Due,
-    /// From this reader.
-    Runs { reader: Box<Reader>, messages: u64 },
-}
-
-impl std::fmt::Debug for Replay {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Replay::Due => "Due",
-            Replay::Runs { .. } => "Runs",
-        })
-    }
-}
 
 impl Node {
     /// Takes a step of the replays of all logs. Returns whether it has replayed something.

@@ -1,5 +1,5 @@
 //! The record of a member for a restart, the value of the agreement, and both as words.
-use super::message::{RestartBallot, ballot, put_ballot, take_word};
+use super::ballot::{RestartBallot, ballot, put_ballot, take_word};
 use crate::ids::Position;
 use crate::ids::{MemberId, Process, ViewId};
 use crate::limits::{MEMBERS_MAX, NAME_BYTES_MAX, SUBGROUPS_MAX};

@@ -219,8 +219,12 @@ fn a_view_begins_when_a_majority_has_it_on_disk() {
             match output {
                 RestartOutput::Persist(_) => leader.persisted(Time(MS)),
                 RestartOutput::Begin(_) => begun = true,
-                RestartOutput::Send { message: RestartMessage::Prepare { ballot, .. }, .. } => asked.push((ballot, false)),
-                RestartOutput::Send { message: RestartMessage::Accept { ballot, .. }, .. } => asked.push((ballot, true)),
+                RestartOutput::Send { message: RestartMessage::Prepare { ballot, .. }, .. } => {
+                    asked.push((ballot, false))
+                }
+                RestartOutput::Send { message: RestartMessage::Accept { ballot, .. }, .. } => {
+                    asked.push((ballot, true))
+                }
                 RestartOutput::Send { .. } => {}
             }
         }

@@ -1,10 +1,9 @@
 //! The logs that an earlier process of this member left in its data directory.
-use super::{DIRECTORY, TARGET};
 use crate::config::Config;
 use crate::error::JoinError;
 use spindle_core::control::{LogState, RestartRecord};
 use spindle_core::{MemberId, Position, ViewId};
-use spindle_log::{DataDirectory, Error, FileDisk, Store};
+use spindle_log::{Appender, DataDirectory, Error, FileDisk, Store, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -12,17 +11,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tracing::info;
 
+/// The tracing target of logs.
+const TARGET: &str = "spindle::log";
+/// The directory of the logs in the data directory.
+pub(crate) const DIRECTORY: &str = "log";
 /// The kind of the value in the journal that contains the [`RestartRecord`].
 const RECORD: u32 = 1;
 
 /// An open data directory with the logs of an earlier process. No other process can open it.
 pub(crate) struct OldLogs {
-    pub(super) store: Store,
-    pub(super) path: PathBuf,
-    pub(super) record: RestartRecord,
-    pub(super) states: Vec<LogState>,
+    store: Store,
+    path: PathBuf,
+    record: RestartRecord,
+    states: Vec<LogState>,
     /// The numbers of the logs in the directory, by name.
-    pub(super) numbers: BTreeMap<String, u32>,
+    numbers: BTreeMap<String, u32>,
 }
 
 impl fmt::Debug for OldLogs {
@@ -97,8 +100,33 @@ impl OldLogs {
         Ok(())
     }
 
+    /// Lets `run` append to the logs, by name. Appenders that it puts in place of others continue the
+    /// logs of those.
+    ///
+    /// # Errors
+    /// Those of the log: nothing more reaches the disk.
+    pub(crate) fn lend<R>(self, run: impl FnOnce(&mut BTreeMap<String, Appender>) -> R) -> Result<(OldLogs, R), Error> {
+        let OldLogs { store, path, record, numbers, .. } = self;
+        let writer = Writer::start(store, |_| {})?;
+        let appenders = numbers.iter().map(|(name, number)| Ok((name.clone(), writer.appender(*number)?)));
+        let mut appenders = appenders.collect::<Result<BTreeMap<_, _>, Error>>()?;
+        let result = run(&mut appenders);
+        drop(appenders);
+        let mut store = writer.stop()?;
+        let mut states = vec![];
+        for (name, number) in &numbers {
+            let log = store.log(*number)?;
+            states.push(LogState {
+                name: name.clone(),
+                last: log.last().map(|last| Position { epoch: ViewId(last.epoch), sequence: last.sequence }),
+                clock: log.last_clock(),
+            });
+        }
+        Ok((OldLogs { store, path, record, states, numbers }, result))
+    }
+
     /// Returns the open logs, the record, and the number and state of each log by name.
-    pub(super) fn into_store(self) -> (Store, RestartRecord, BTreeMap<String, (u32, LogState)>) {
+    pub(crate) fn into_store(self) -> (Store, RestartRecord, BTreeMap<String, (u32, LogState)>) {
         let OldLogs { store, record, states, numbers, .. } = self;
         let numbered = |state: LogState| Some((state.name.clone(), (*numbers.get(&state.name)?, state)));
         (store, record, states.into_iter().filter_map(numbered).collect())
@@ -106,7 +134,7 @@ impl OldLogs {
 }
 
 /// Writes the record of a member. It is on disk when this returns.
-pub(super) fn write(store: &mut Store, record: &RestartRecord) -> Result<(), Error> {
+pub(crate) fn write(store: &mut Store, record: &RestartRecord) -> Result<(), Error> {
     let bytes: Vec<u8> = record.encode().into_iter().flat_map(u64::to_le_bytes).collect();
     store.journal().put(RECORD, &bytes)
 }
