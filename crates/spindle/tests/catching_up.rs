@@ -142,7 +142,7 @@ fn finish(members: Vec<Member>) {
 type Logged = ((u64, u64), u64, u64, Vec<u8>);
 
 fn read(dir: &Path, id: u64) -> Vec<Logged> {
-    let disk: Arc<dyn spindle_log::Disk> = Arc::new(FileDisk::read_only(&data(dir, id).join("log")).unwrap());
+    let disk: Arc<dyn spindle_log::Disk> = Arc::new(FileDisk::read_only(data(dir, id).join("log")).unwrap());
     let number = DataDirectory::find(&*disk, "all").unwrap().unwrap();
     let (readers, _) = open_read_only(&disk, number, &mut |_| {}).unwrap();
     let (mut reader, mut records) = (readers.reader(), vec![]);
@@ -287,7 +287,7 @@ fn a_member_that_has_joined_later_is_no_source_for_what_was_before() {
     drop(members.pop());
     members[0].wait_for_members(1);
     // It is not durable on one disk.
-    let _ = members[0].send(b"alone");
+    drop(members[0].send(b"alone"));
     members.push(join(config(4), false));
     members[0].wait_for_members(2);
     members[1].send_many(4, 50, 100);
@@ -304,7 +304,7 @@ fn logs_of_an_earlier_group_of_the_same_name_are_refused() {
     let host = Host::new("catch-up-foreign");
     let config = |id| host.config(id, 1);
     let mut first = join(config(1), false);
-    let _ = first.send(b"one");
+    drop(first.send(b"one"));
     finish(vec![first]);
     // Another group of the same name runs now.
     let second = join(config(2), false);
