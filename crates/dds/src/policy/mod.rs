@@ -2,6 +2,16 @@
 //!
 //! The default of each type is the default of the specification. [`crate::qos`] has the sets of
 //! policies of each kind of entity.
+//!
+//! Each policy has one place that honours it.
+//!
+//! | policies | place |
+//! |---|---|
+//! | the column "RxO" of DDS 2.2.3, PARTITION, the two of XTypes | [`crate::matching`] |
+//! | HISTORY, RESOURCE_LIMITS, DESTINATION_ORDER, OWNERSHIP and its strength, DEADLINE, LIFESPAN, TIME_BASED_FILTER, READER_DATA_LIFECYCLE, PRESENTATION, of a reader | [`crate::cache`] |
+//! | WRITER_DATA_LIFECYCLE, LIVELINESS | the events of a writer's end and of its liveliness, [`ReaderEvent`](crate::cache::ReaderEvent) |
+//! | RELIABILITY, DURABILITY, DURABILITY_SERVICE, CONSISTENCY, LATENCY_BUDGET, TRANSPORT_PRIORITY | the driver of the stream: which events a cache gets, and when. With a read point of DURABLE, it delivers an event once it is in all logs |
+//! | USER_DATA, TOPIC_DATA, GROUP_DATA, ENTITY_FACTORY | the entities |
 mod consistency;
 mod data;
 mod delivery;

@@ -1,5 +1,5 @@
 //! Reads some fields of a sample, and skips the others. It trusts neither the bytes nor the description.
-use super::encode::{array_length, encoded_members, select};
+use super::encode::{array_length, select};
 use crate::decoder::{CdrDecoder, StructDecoder};
 use crate::description::*;
 use crate::encoder::DEPTH_MAX;
@@ -248,7 +248,7 @@ impl<'a, 's> Picker<'a, 's> {
 
     /// Reads the members of a mutable type, in any order.
     fn mutable(&mut self, node: &FieldNode, own: &StructType, from: &mut StructDecoder<'_, 's>, key: bool) -> Read {
-        let order = places(own, key);
+        let order: Vec<(usize, &MemberType)> = places(own, key).collect();
         let mut seen = vec![false; own.members.len()];
         while let Some(start) = from.next_member()? {
             match order.iter().find(|(_, member)| member.id == start.head.id) {
@@ -332,11 +332,10 @@ impl<'a, 's> Picker<'a, 's> {
     }
 }
 
-/// Returns the encoded members with their indices in the definition.
-fn places(own: &StructType, key: bool) -> Vec<(usize, &MemberType)> {
-    let encoded = encoded_members(own, key);
-    let all = own.members.iter().enumerate();
-    all.filter(|(_, member)| encoded.iter().any(|other| std::ptr::eq(*other, *member))).collect()
+/// Returns the encoded members with their indices in the definition, as `encoded_members` does.
+fn places(own: &StructType, key: bool) -> impl Iterator<Item = (usize, &MemberType)> {
+    let keyed = key && own.members.iter().any(|member| member.key);
+    own.members.iter().enumerate().filter(move |(_, member)| member.key || !keyed)
 }
 
 /// Returns the index of a member in the definition of its union.
