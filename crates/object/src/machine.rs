@@ -11,7 +11,7 @@ use crate::sessions::{At, Sessions};
 use crate::settings::Settings;
 use crate::snapshot::{self, Head, RestoreError};
 use crate::state_machine::{ExecuteError, StateMachine, command, fingerprint};
-use spindle::MemberId;
+use spindle::{MemberId, Position};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,6 +65,16 @@ pub enum Stopped {
         mine: u64,
         /// The fingerprint of the group.
         group: u64,
+    },
+    /// The log of a member that was started again lacks the first messages.
+    #[error(
+        "the log of the object's subgroup does not begin with the first message, so the state can't be made from it (first: {}): join \
+         a group that runs, or start with the data directory of another member",
+        first.map_or_else(|| "none".to_owned(), |first| first.to_string())
+    )]
+    LogIncomplete {
+        /// The first message that it has.
+        first: Option<Position>,
     },
     /// Most members have another state than this one. The state differs since a command after
     /// `agreed`, up to `commands`: with [`Settings::digest_every`] of 1, since the command named here.

@@ -6,7 +6,10 @@ use crate::machine::{Applied, Checkpoint, Machine, Stopped};
 use crate::message::Message;
 use crate::state_machine::{StateMachine, command};
 use crate::waiting::{Inside, Key, Waiting};
-use spindle::{Batch, Ended, Handler, MemberId, SharedPublisher, Snapshot, State, SubgroupId, View, ViewChange};
+use spindle::{
+    Batch, Ended, Handler, LoggedExtent, MemberId, Position, ReplayedMessage, SharedPublisher, Snapshot, State,
+    SubgroupId, View, ViewChange, ViewId,
+};
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
 use std::panic::resume_unwind;
@@ -223,6 +226,25 @@ impl<T: StateMachine> Handler for Member<T> {
         let restored = Machine::restore(&bytes, machine.settings().clone()).map_err(io::Error::other)?;
         *machine = restored;
         Ok(())
+    }
+
+    fn replay_from(&mut self, subgroup: SubgroupId, log: &LoggedExtent) -> Option<Position> {
+        if !self.place.as_ref().is_some_and(|place| place.subgroup == Some(subgroup)) {
+            return None;
+        }
+        if !log.is_complete {
+            self.stop(Stopped::LogIncomplete { first: log.first });
+        }
+        Some(Position { epoch: ViewId(0), sequence: 0 })
+    }
+
+    fn replay(&mut self, _subgroup: SubgroupId, message: &ReplayedMessage<'_>) {
+        let _inside = Inside::enter();
+        // No caller waits, and the digests were compared before.
+        let applied = self.shared.write().apply(message.sender, message.payload);
+        if let Err(stopped) = applied {
+            self.stop(stopped);
+        }
     }
 
     fn learn(&mut self, view: &View, subgroup: SubgroupId, message: &spindle::Message<'_>) {
