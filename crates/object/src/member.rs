@@ -8,7 +8,7 @@ use crate::state_machine::{StateMachine, command};
 use crate::waiting::{Inside, Key, Waiting};
 use spindle::{
     Batch, Ended, Handler, LoggedExtent, MemberId, Position, ReplayedMessage, SharedPublisher, Snapshot, State,
-    SubgroupId, View, ViewChange, ViewId,
+    SubgroupId, View, ViewChange,
 };
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
@@ -228,6 +228,10 @@ impl<T: StateMachine> Handler for Member<T> {
         Ok(())
     }
 
+    fn replays(&self) -> bool {
+        true
+    }
+
     fn replay_from(&mut self, subgroup: SubgroupId, log: &LoggedExtent) -> Option<Position> {
         if !self.place.as_ref().is_some_and(|place| place.subgroup == Some(subgroup)) {
             return None;
@@ -235,7 +239,7 @@ impl<T: StateMachine> Handler for Member<T> {
         if !log.is_complete {
             self.stop(Stopped::LogIncomplete { first: log.first });
         }
-        Some(Position { epoch: ViewId(0), sequence: 0 })
+        log.first
     }
 
     fn replay(&mut self, _subgroup: SubgroupId, message: &ReplayedMessage<'_>) {

@@ -86,8 +86,9 @@ pub enum JoinError {
         /// The system's error.
         source: io::Error,
     },
-    /// A member of a group in one process finds logs of an earlier one.
-    #[error("{} has logs of an earlier process, which only a process that joins a group continues: move them away", path.display())]
+    /// The data directory has logs that can't be continued: this process makes all members of its group,
+    /// or a program that makes no members has written them.
+    #[error("{} has logs that a member of this group can't continue: move the directory away; `spindle log` reads it", path.display())]
     OldLogs {
         /// The directory of the logs.
         path: PathBuf,

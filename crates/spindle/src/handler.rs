@@ -108,17 +108,24 @@ pub trait Handler {
     /// came after it began to observe, whatever the [snapshot](Self::snapshot) contains.
     fn learn(&mut self, _view: &View, _subgroup: SubgroupId, _message: &Message<'_>) {}
 
-    /// Returns the position from which the log of `subgroup` is [replayed](Self::replay), on a member
-    /// that was started again with its data directory; `None`, the default, for no replay.
+    /// Whether the logs are [replayed](Self::replay) on a member that was started again with its data
+    /// directory. By default they are not.
+    fn replays(&self) -> bool {
+        false
+    }
+
+    /// Returns the position from which the log of `subgroup` is [replayed](Self::replay); `None` for no
+    /// replay. A position before the first message of the log means that message, and so does the
+    /// default.
     ///
     /// `log` says what the log contains. An application that keeps a state of its own on disk begins
-    /// behind the last message that the state contains; others begin with
-    /// [`Position::default`](crate::Position::default).
+    /// behind the last message that the state contains.
     ///
-    /// It is called once for each logged subgroup, before anything of the subgroup is delivered, unless
-    /// the member has taken over the [state](Self::restore) of another one.
-    fn replay_from(&mut self, _subgroup: SubgroupId, _log: &LoggedExtent) -> Option<Position> {
-        None
+    /// It is called once for each logged subgroup of a handler that [replays](Self::replays), before
+    /// anything of the subgroup is delivered, unless the member has taken over the
+    /// [state](Self::restore) of another one.
+    fn replay_from(&mut self, _subgroup: SubgroupId, log: &LoggedExtent) -> Option<Position> {
+        log.first
     }
 
     /// Takes a message of the log, in order. The messages of the epochs before the member's first view

@@ -99,8 +99,6 @@ pub struct Node {
     replays: bool,
     /// Whether the handler has the state of another member.
     is_restored: bool,
-    /// The first view of this process.
-    first_view: ViewId,
     /// Whether it has been polled: no more handles are given out.
     running: bool,
     shared: Arc<Shared>,
@@ -184,7 +182,6 @@ impl Node {
             has_chores: true,
             replays: true,
             is_restored,
-            first_view: view.id,
             running: false,
             shared,
             terms,

@@ -52,6 +52,9 @@ impl OldLogs {
         let mut store = Store::open(Arc::<FileDisk>::clone(&disk), &ours, config.log.files())?;
         let Some(record) = read(&mut store, &path)? else {
             // That process began no view, and logged nothing.
+            if has_records(&mut store, &*disk)? {
+                return Err(JoinError::OldLogs { path });
+            }
             drop(store);
             fs::remove_dir_all(&path).map_err(|source| JoinError::LogDir { path: path.clone(), source })?;
             return Ok(None);
@@ -131,6 +134,18 @@ impl OldLogs {
         let numbered = |state: LogState| Some((state.name.clone(), (*numbers.get(&state.name)?, state)));
         (store, record, states.into_iter().filter_map(numbered).collect())
     }
+}
+
+/// Whether a log contains anything.
+fn has_records(store: &mut Store, disk: &FileDisk) -> Result<bool, Error> {
+    for number in DataDirectory::subgroups(disk)? {
+        store.open_log(number, &mut |_| {})?;
+        let log = store.log(number)?;
+        if log.last().is_some() || log.floor().is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Writes the record of a member. It is on disk when this returns.

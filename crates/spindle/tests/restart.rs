@@ -30,6 +30,10 @@ impl Handler for Given {
         batch.for_each(|message| self.take(message.payload));
     }
 
+    fn replays(&self) -> bool {
+        true
+    }
+
     fn replay_from(&mut self, _: SubgroupId, log: &LoggedExtent) -> Option<Position> {
         assert_eq!((&*log.subgroup, log.is_complete), ("ledger", true));
         Some(Position { epoch: ViewId(0), sequence: 0 })

@@ -26,9 +26,12 @@ const ANSWER_WAIT: Duration = Duration::from_secs(3);
 /// The pauses between two requests that brought nothing. They double.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// The most requests in a row that bring no record before sources that can't serve now count as
-/// sources that can't serve at all. With pauses, that takes about a minute.
+/// The most requests in a row that bring no record, and no answer that some come later, before sources
+/// that can't serve now count as sources that can't serve at all. With pauses, that takes about a minute.
 const FRUITLESS_MAX: u32 = 120;
+/// How many requests in a row count at most if they were answered that the records come later. Pauses
+/// are the longest then.
+const WAITS_MAX: u32 = 6;
 /// A log lacks little if a source has sent all that it has, and that were fewer bytes.
 const LITTLE_BYTES: u64 = 1 << 20;
 /// The most streams with all that a source has, after which a log counts as lacking little: the group may
@@ -340,10 +343,12 @@ impl CatchUp {
                 }
             }
             RecordStreamEnd::NotYet if has_grown => self.again = now,
-            RecordStreamEnd::NotYet => self.failed(source, now),
+            RecordStreamEnd::NotYet => self.wait(now),
             RecordStreamEnd::Refused(why) => {
                 self.why = CatchUpFailure::Refused(why);
-                if !matches!(why, NoRecords::Busy | NoRecords::CatchingUp) {
+                if why == NoRecords::Busy {
+                    self.wait(now);
+                } else if why != NoRecords::CatchingUp {
                     self.refused.insert(source, why);
                     self.next += 1;
                     self.again = now;
@@ -361,6 +366,13 @@ impl CatchUp {
             self.why = CatchUpFailure::Broken;
         }
         self.pause(now);
+    }
+
+    /// Asks the next source, after a pause. The source that answered has the records, and sends them
+    /// later.
+    fn wait(&mut self, now: Time) {
+        self.pause(now);
+        self.fruitless = self.fruitless.min(WAITS_MAX);
     }
 
     fn pause(&mut self, now: Time) {

@@ -18,6 +18,11 @@ const REPLIES: u64 = 1 << 32;
 /// The first number of the next catch-up of this process.
 static NEXT_REPLY: AtomicU64 = AtomicU64::new(0);
 
+/// Differs between processes, so that no answer to an earlier process of this member is taken.
+fn first_reply() -> u64 {
+    u64::from(std::process::id()) << 44
+}
+
 /// How far a log is that gets records from other members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -57,7 +62,7 @@ impl LogCatchUp {
     ) -> LogCatchUp {
         let last = appender.last();
         let at = last.map(|(version, _)| position(version));
-        let reply = NEXT_REPLY.fetch_add(REPLIES, Ordering::Relaxed);
+        let reply = first_reply().wrapping_add(NEXT_REPLY.fetch_add(REPLIES, Ordering::Relaxed));
         info!(target: TARGET, subgroup = name, after = at.map(|at| at.to_string()), "log catches up");
         LogCatchUp {
             core: CatchUp::new(name.to_string(), at, bound, aim, (me.0, reply), now),

@@ -16,6 +16,8 @@ pub(super) struct OlderRecords {
     /// Whether messages of later epochs were not taken, so that they are missing as well. A view
     /// begins soon, which tells how many.
     pub(super) lacks_rest: bool,
+    /// Whether messages of epochs in which this member was were not taken.
+    pub(super) has_skipped: bool,
     pub(super) catch_up: Option<Box<LogCatchUp>>,
 }
 
@@ -29,7 +31,8 @@ impl Lack {
     pub(super) fn begin(&mut self, view: ViewId, is_in: bool) {
         match self {
             Lack::Unknown if is_in => {
-                *self = Lack::Older(OlderRecords { before: view, lacks_rest: false, catch_up: None });
+                *self =
+                    Lack::Older(OlderRecords { before: view, lacks_rest: false, has_skipped: false, catch_up: None });
             }
             Lack::Older(older) => (older.before, older.lacks_rest) = (view, false),
             Lack::Nothing | Lack::Unknown => {}
@@ -42,7 +45,7 @@ impl Lack {
         if let Lack::Older(older) = self
             && records.is_rest()
         {
-            older.lacks_rest = true;
+            (older.lacks_rest, older.has_skipped) = (true, true);
             records.offer(|_| true);
         }
     }

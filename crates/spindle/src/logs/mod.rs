@@ -212,6 +212,18 @@ impl Logs {
         self.order();
     }
 
+    /// The view since which the log of a subgroup has all messages; `None` if it has all.
+    pub(crate) fn complete_since(&self, name: &str) -> Option<ViewId> {
+        self.record.origins.iter().filter(|origin| origin.name == name).map(|origin| origin.since).max()
+    }
+
+    /// Orders to write the record again, if the thread had no room for the order.
+    pub(crate) fn write_record(&mut self) {
+        if self.unordered {
+            self.order();
+        }
+    }
+
     /// Whether the log of a subgroup lacks no message that was sent while this member, or another one
     /// whose log it has got, was in the subgroup.
     pub(crate) fn is_complete(&self, name: &str) -> bool {

@@ -5,7 +5,7 @@ use crate::control_plane::ControlPlane;
 use crate::error::Ended;
 use crate::transfer::TransferWay;
 use spindle_core::control::{CatchUpAim, CatchUpEnd, NoRecords, RecordBound, WantedRecords};
-use spindle_core::{Engine, MemberId, SubgroupId};
+use spindle_core::{Engine, MemberId, Position, SubgroupId, ViewId};
 use spindle_log::Version;
 use std::time::Duration;
 
@@ -26,7 +26,9 @@ impl SubgroupLog {
         sources: Vec<MemberId>,
         control_plane: &mut ControlPlane,
     ) -> Result<bool, Ended> {
-        let Lack::Older(OlderRecords { before, lacks_rest, catch_up }) = &mut self.lack else { return Ok(false) };
+        let Lack::Older(OlderRecords { before, lacks_rest, has_skipped, catch_up }) = &mut self.lack else {
+            return Ok(false);
+        };
         let (bound, now) = (RecordBound::Before(*before), control_plane.now());
         let running = catch_up.get_or_insert_with(|| {
             Box::new(LogCatchUp::new(name, &self.appender, (bound, CatchUpAim::All), control_plane.me, now))
@@ -35,8 +37,18 @@ impl SubgroupLog {
         running.set_sources(sources, now);
         let step = running.step(control_plane.incarnation(), control_plane);
         let end = step.map_err(|error| Ended::Log { subgroup: name.to_string(), reason: error.to_string() })?;
-        let Some(end) = end.filter(|_| !*lacks_rest) else { return Ok(false) };
+        let Some(end) = end else { return Ok(false) };
         self.has_all = matches!(end, CatchUpEnd::Complete { gap: None });
+        // The messages before the first epoch of this process have come.
+        self.may_replay = true;
+        if *lacks_rest {
+            return Ok(false);
+        }
+        if *has_skipped && !self.has_all {
+            // Messages may count as durable with this member that its log will never have.
+            let reason = "no member sends the messages that it has not taken while it caught up".to_string();
+            return Err(Ended::Log { subgroup: name.to_string(), reason });
+        }
         if let Some(appender) = catch_up.take().and_then(|running| running.finish(end)) {
             self.appender = appender;
         }
@@ -78,15 +90,20 @@ impl SubgroupLog {
     }
 
     /// Returns the log as a source for a process that wants these records. The subgroup is `id` in the
-    /// view of `engine`.
+    /// view of `engine`, and the log has all messages of the epochs from `since` on, if that is known.
     pub(crate) fn source(
         &self,
         wanted: &WantedRecords,
         engine: &Engine,
         id: SubgroupId,
+        since: Option<ViewId>,
     ) -> Result<RecordSource, NoRecords> {
         if self.is_catching_up() {
             return Err(NoRecords::CatchingUp);
+        }
+        let lacks = |since: &ViewId| !wanted.may_skip && wanted.after.is_none_or(|after| after.epoch < *since);
+        if let Some(epoch) = since.filter(lacks) {
+            return Err(NoRecords::Pruned { oldest: Position { epoch, sequence: 0 } });
         }
         let (epoch, readers) = (engine.view().id, self.appender.readers());
         // All of older epochs are on disk.

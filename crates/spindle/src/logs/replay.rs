@@ -1,13 +1,18 @@
 //! How far a log is replayed to the handler of a member that was started again.
-use spindle_log::Reader;
+use spindle_log::{Hold, Reader};
 use std::fmt;
 
 /// The replay of one log.
 pub(crate) enum Replay {
     /// The handler was not asked yet.
     Due,
-    /// From this reader.
-    Runs { reader: Box<Reader>, messages: u64 },
+    /// The messages of this reader are replayed.
+    Runs {
+        reader: Box<Reader>,
+        /// Keeps what is not replayed yet from being pruned.
+        hold: Hold,
+        messages: u64,
+    },
 }
 
 impl fmt::Debug for Replay {

@@ -3,7 +3,7 @@ use super::{CatchUpStatus, DurableFrontier, Lack, Replay, TARGET, position};
 use crate::error::Ended;
 use crate::handler::LoggedExtent;
 use spindle_core::{Position, Record, Records, Rows, SubgroupSpec, ViewId};
-use spindle_log::{Appender, Error, LoggedMessage, Reader, Version};
+use spindle_log::{Appender, Error, LoggedMessage, Readers, Version};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +33,10 @@ pub(crate) struct SubgroupLog {
     /// have come from others.
     last_before: Option<Position>,
     pub(super) has_all: bool,
+    /// Whether nothing is missing any more of what is replayed.
+    pub(super) may_replay: bool,
+    /// The first epoch in which this process is in the subgroup.
+    entered: Option<ViewId>,
     /// Whether its messages have to be given to the handler, and how far that is.
     pub(crate) replay: Option<Replay>,
 }
@@ -70,6 +74,8 @@ impl SubgroupLog {
         SubgroupLog {
             last_before: appender.last().map(|(last, _)| position(last)),
             has_all: false,
+            may_replay: !lacks,
+            entered: None,
             replay: replays.then_some(Replay::Due),
             lack: if lacks { Lack::Unknown } else { Lack::Nothing },
             appender,
@@ -96,8 +102,19 @@ impl SubgroupLog {
         LoggedExtent { subgroup: name.to_string(), first, is_complete: is_complete && readers.floor().is_none() }
     }
 
-    pub(crate) fn reader(&self) -> Reader {
-        self.appender.readers().reader()
+    /// Returns what the replay of all records before the first epoch of this process reads, once these
+    /// are here. `None`: not yet.
+    pub(crate) fn replayed_before(&self) -> Option<ViewId> {
+        self.entered.filter(|_| self.may_replay)
+    }
+
+    pub(crate) fn readers(&self) -> Readers {
+        self.appender.readers()
+    }
+
+    /// How many records have come from other members.
+    fn fetched(&self) -> Option<u64> {
+        self.lack.status().map(|status| status.records)
     }
 
     /// Returns the last record before those that have come from others, once all of them have.
@@ -109,6 +126,9 @@ impl SubgroupLog {
     /// in it. Returns whether the log catches up.
     pub(crate) fn begin(&mut self, epoch: ViewId, spec: Option<&SubgroupSpec>) -> bool {
         self.lack.begin(epoch, spec.is_some());
+        if spec.is_some() {
+            self.entered.get_or_insert(epoch);
+        }
         self.is_active = spec.is_some_and(SubgroupSpec::is_logged);
         self.frontier.begin(epoch, spec);
         if self.is_active {
@@ -190,21 +210,23 @@ impl SubgroupLog {
 
     /// The messages on disk.
     pub(crate) fn synced(&self) -> u64 {
-        self.appender.durable_records()
+        self.appender.durable_records() + self.fetched().unwrap_or(0)
     }
 
     /// The messages that are not on disk, of the `delivered` ones of `epoch` and of those before.
     pub(crate) fn unsynced(&self, epoch: ViewId, delivered: u64) -> u64 {
         let taken = if self.of_epoch.0 == epoch { self.of_epoch.1 } else { 0 };
         let untaken = if self.is_active { delivered.saturating_sub(taken) } else { 0 };
-        self.taken.saturating_sub(self.synced()) + untaken
+        let waiting = self.taken.saturating_sub(self.appender.durable_records()) + untaken;
+        // A log that catches up lacks messages, whose number is not known.
+        waiting.max(u64::from(self.fetched().is_some()))
     }
 
     /// The error of a member that has waited so long for this log to be on disk.
     pub(crate) fn stalled(&self, subgroup: &str, unsynced: u64, waited: Duration) -> Ended {
         let subgroup = subgroup.to_string();
         let waited_s = u32::try_from(waited.as_secs()).unwrap_or(u32::MAX);
-        match self.appender.is_full() {
+        match self.appender.is_full() || self.lack.status().is_some_and(|status| status.is_full) {
             true => Ended::LogFull { subgroup, unsynced, waited_s },
             false => {
                 let reason =

@@ -48,11 +48,15 @@ impl Node {
         let runs = self.preparing.is_none();
         if runs {
             self.open_large()?;
-            if self.member.has_state_requests() {
+            // While logs are replayed, the application has no state yet.
+            if self.member.has_state_requests() && !self.replays {
                 self.give_state(handler);
             }
             worked |= self.member.is_leaving() && self.go();
             self.connect_late();
+        }
+        if let Some(logs) = &mut self.logs {
+            logs.write_record();
         }
         let catches_up = self.catch_up()?;
         let Node { handles, member, fabric, older, .. } = self;
@@ -225,6 +229,10 @@ impl Node {
         if let Some(ended) = self.shared.broken() {
             return Err(ended.clone());
         }
+        if self.replays {
+            // The rest of the view is delivered after that.
+            self.replay(handler)?;
+        }
         // The latest posts of this member may not have left yet.
         self.fabric.progress();
         self.heed_broken_streams();
@@ -291,6 +299,7 @@ impl Node {
             SubgroupHandles::new(name.to_string(), shared, notices, bytes_max, log)
         };
         self.by_id = begin_handles(&mut self.handles, of_subgroup, self.member.engine_mut(), &fabric, &view);
+        self.note_replays();
         let engine = self.member.engine();
         self.object_cache.begin(&view, engine.layout(), engine.me(), fabric.reader());
         let ended = std::mem::replace(&mut self.fabric, fabric);
