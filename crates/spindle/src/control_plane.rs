@@ -8,6 +8,7 @@
 //! connections to other hosts.
 use crate::config::Network;
 use crate::error::JoinError;
+use crate::old_logs::OldLogs;
 use crate::random::random_word;
 use crate::shared::{Notices, lock};
 use crate::transfer::TransferWay;
@@ -93,6 +94,8 @@ pub(crate) struct ControlPlane {
     /// The restart of a group. It stays, to answer processes that have missed the decision.
     restart: Option<RestartDriver>,
     hears_restart: bool,
+    /// The logs of an earlier process of this member, whose group lives.
+    old_logs: Option<OldLogs>,
     notices: Arc<Notices>,
 }
 
@@ -137,7 +140,7 @@ impl ControlPlane {
     fn with(ways: Ways, me: Process, book: Option<Book>, notices: Arc<Notices>) -> ControlPlane {
         let Process { id: me, nonce } = me;
         let (shared_rows, shown, starved_until, deaths, senders, bulk_links, bootstrap) = Default::default();
-        let (restart, hears_restart) = Default::default();
+        let (restart, hears_restart, old_logs) = Default::default();
         ControlPlane {
             owner: Owner::new(),
             ways,
@@ -153,6 +156,7 @@ impl ControlPlane {
             bootstrap,
             restart,
             hears_restart,
+            old_logs,
             notices,
         }
     }

@@ -185,6 +185,66 @@ fn a_restart_waits_for_the_members_of_the_last_view_and_names_them() {
     polling.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), 3));
 }
 
+/// Takes its time for each message of the log.
+#[derive(Default)]
+struct Slow(Given);
+
+impl Handler for Slow {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        self.0.deliver(subgroup, batch);
+    }
+
+    fn replays(&self) -> bool {
+        true
+    }
+
+    fn replay(&mut self, subgroup: SubgroupId, message: &ReplayedMessage<'_>) {
+        for turn in 0..5_000_u32 {
+            std::hint::black_box(turn);
+        }
+        self.0.replay(subgroup, message);
+    }
+}
+
+#[test]
+fn a_view_changes_while_a_member_replays_its_log() {
+    const MESSAGES: usize = 10_000;
+    let scratch = Scratch::new("restart-replaying");
+    let sending: Vec<_> = join(&scratch, 2, &[1, 2])
+        .into_iter()
+        .map(|mut node| {
+            let mut publisher = node.publisher("ledger").unwrap();
+            let group = node.start(Given::default()).unwrap();
+            thread::spawn(move || {
+                (0..MESSAGES / 2).for_each(|_| publisher.send(b"first", LONG).unwrap());
+                drop(publisher);
+                group.finish(LONG).unwrap();
+            })
+        })
+        .collect();
+    sending.into_iter().for_each(|thread| thread.join().unwrap());
+    let [mut one, mut two] = <[Node; 2]>::try_from(join(&scratch, 2, &[1, 2])).unwrap();
+    let mut publisher = one.publisher("ledger").unwrap();
+    let _open = two.publisher("ledger").unwrap();
+    publisher.send(b"second", LONG).unwrap();
+    let config = config(&scratch, 1, 3);
+    let fresh = thread::spawn(move || config.join().unwrap());
+    let (mut quick, mut slow) = (Given::default(), Slow::default());
+    let given = |given: &Given| given.0.lock().unwrap().len();
+    let (start, mut overlaps) = (Instant::now(), false);
+    while given(&quick) <= MESSAGES || given(&slow.0) <= MESSAGES || two.view().members.len() < 3 {
+        one.poll(&mut quick).unwrap();
+        two.poll(&mut slow).unwrap();
+        // The next view is prepared at the member that still replays.
+        overlaps |= one.view().members.len() == 3 && given(&slow.0) < MESSAGES;
+        assert!(start.elapsed() < LONG, "{} {} {:?}", given(&quick), given(&slow.0), two.status());
+    }
+    assert!(overlaps);
+    let all = slow.0.0.lock().unwrap();
+    assert_eq!((all.len(), &*all[MESSAGES - 1], &*all[MESSAGES]), (MESSAGES + 1, "first", "second"));
+    assert_eq!(fresh.join().unwrap().view().members.len(), 3);
+}
+
 #[test]
 fn a_group_restarts_without_members_that_are_lost() {
     let scratch = Scratch::new("restart-lost");

@@ -115,6 +115,8 @@ pub struct Restart {
     round: u64,
     /// The decided view that this process has begun, and the view before.
     begun: Option<(ViewId, RestartView)>,
+    /// True if an earlier process of this member is in a decided view, which the others may have begun.
+    is_replaced: bool,
     told: Option<RestartWait>,
     outputs: VecDeque<(u64, RestartOutput)>,
     /// The number of records to write, and of written ones.
@@ -133,7 +135,8 @@ impl Restart {
     /// Returns a process that restarts now.
     pub fn new(setup: RestartSetup, now: Time) -> Restart {
         let record = setup.record.clone();
-        let (leads, here, attempt, failures, round, begun, told, outputs, writes, written) = Default::default();
+        let (leads, here, attempt, failures, round, begun, is_replaced, told, outputs, writes, written) =
+            Default::default();
         Restart {
             setup,
             record,
@@ -146,6 +149,7 @@ impl Restart {
             not_before: now,
             round,
             begun,
+            is_replaced,
             told,
             outputs,
             writes,
@@ -172,7 +176,8 @@ impl Restart {
     /// is the better leader.
     pub fn has_to_yield(&self) -> bool {
         let base = &self.record.view;
-        base.rank_of(self.setup.me.id).is_none() && base.members.iter().any(|id| self.is_here(*id))
+        let is_out = base.rank_of(self.setup.me.id).is_none() && base.members.iter().any(|id| self.is_here(*id));
+        is_out || self.is_replaced
     }
 
     /// Returns the record as it will be on disk.
@@ -199,6 +204,9 @@ impl Restart {
 
     /// Returns the time of the next [poll](Self::poll).
     pub fn wake_at(&self) -> Time {
+        if self.begun.is_some() {
+            return Time(u64::MAX);
+        }
         let resend = self.attempt.as_ref().map_or(Time(u64::MAX), RestartAttempt::resend_at);
         let begins = if self.leads && self.not_before > self.now { self.not_before } else { Time(u64::MAX) };
         self.hello_at.min(resend).min(begins)

@@ -91,15 +91,9 @@ impl RestartDriver {
         self.failed.take()
     }
 
-    /// Takes the logs, to continue them, and the longest log of each subgroup, if all processes of the
-    /// group had ended and this one restarts it with the others.
-    pub(crate) fn take_logs(&mut self) -> Option<(OldLogs, Option<Vec<RestartLog>>)> {
-        Some((self.old.take()?, self.longest.take()))
-    }
-
-    /// The logs, to change them while no message about the restart is handled.
-    pub(crate) fn old_mut(&mut self) -> &mut Option<OldLogs> {
-        &mut self.old
+    /// Whether it has begun a view.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.longest.is_some()
     }
 
     fn patience(&self, now: Time) -> Duration {
@@ -156,9 +150,28 @@ impl ControlPlane {
         self.restart = Some(restart);
     }
 
-    /// Takes this process's part in the restart of its group, while that group lives.
-    pub(crate) fn take_restart(&mut self) -> Option<RestartDriver> {
-        self.restart.take()
+    /// Ends this process's part in the restart of its group, which lives. Returns the old logs.
+    pub(crate) fn end_restart(&mut self) -> Option<OldLogs> {
+        self.restart.take()?.old
+    }
+
+    /// Keeps old logs until this process continues them.
+    pub(crate) fn keep_old_logs(&mut self, old: OldLogs) {
+        self.old_logs = Some(old);
+    }
+
+    /// Takes the old logs, to continue them, and the longest log of each subgroup, if all processes of
+    /// the group had ended and this one restarts it with the others.
+    pub(crate) fn take_old_logs(&mut self) -> Option<(OldLogs, Option<Vec<RestartLog>>)> {
+        if let Some(old) = self.old_logs.take() {
+            return Some((old, None));
+        }
+        let mut restart = self.restart.take()?;
+        let logs = restart.old.take().map(|old| (old, restart.longest.clone()));
+        // A process that has joined votes no more. One that restarts its group answers those that have
+        // missed the decision.
+        self.restart = Some(restart).filter(RestartDriver::has_begun);
+        logs
     }
 
     pub(crate) fn restart(&mut self) -> Option<&mut RestartDriver> {

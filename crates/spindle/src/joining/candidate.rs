@@ -155,11 +155,12 @@ impl<'a> Candidate<'a> {
     }
 
     fn attempt<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Joined, JoinError> {
-        if let Some(network) = &self.own.network {
-            return self.attempt_afar(network, handler);
-        }
         loop {
-            if let Some(joined) = self.attempt_here(handler)? {
+            let joined = match &self.own.network {
+                Some(network) => self.attempt_afar(network, handler)?,
+                None => self.attempt_here(handler)?,
+            };
+            if let Some(joined) = joined {
                 return Ok(joined);
             }
             std::thread::sleep(self.tick(YIELDS_FOR)?);
@@ -222,6 +223,10 @@ impl<'a> Candidate<'a> {
                 // All members had ended before they admitted this process.
                 (Sought::Group | Sought::Gone, _) => {}
             }
+            if restarts.is_some() && control_plane.restart().is_none_or(|restart| restart.has_begun()) {
+                // This process took the group for one that lives. Now it restarts it.
+                return Ok(None);
+            }
             let control_socket = control_plane.control_socket().expect("a process that joins has an address");
             standing = control_socket.create(self.deadline, self.cancelled).map_err(|error| self.named(error))?;
         }
@@ -234,12 +239,13 @@ impl<'a> Candidate<'a> {
         RestartDriver::new(old, process, self.own_settings.digest(), lost, control_plane.now())
     }
 
-    /// Joins a group that spans hosts: asks its members on this host, and the seeds.
+    /// Joins a group that spans hosts: asks its members on this host, and the seeds. `None` if it has to
+    /// be looked for again.
     fn attempt_afar<H: Handler>(
         &mut self,
         network: &Network,
         handler: &mut Option<&mut H>,
-    ) -> Result<Joined, JoinError> {
+    ) -> Result<Option<Joined>, JoinError> {
         self.known = None;
         let old = OldLogs::open(self.own)?;
         let id = match old.as_ref().map(OldLogs::member).or(self.config.id) {
@@ -264,22 +270,21 @@ impl<'a> Candidate<'a> {
         }
         let again = handler.is_none().then(|| Seek::afar(self.wants(false), room).restarting());
         let sought = self.seek(&mut control_plane, seek)?;
-        let Sought::View(view) = self.catch_up_if_old(&mut control_plane, sought, again)? else {
-            // Until this process is admitted, it takes no part in the creation of another group.
-            self.bootstrap = control_plane.take_bootstrap();
-            self.seen.waits = None;
-            // From now on this process does not wait for seeds.
-            self.seen.seeds = None;
-            let handler = handler.as_mut().expect("only a process that learns has met a group without being let in");
-            let admitted = self.restore(control_plane, *handler)?;
-            return self.install(admitted);
-        };
-        if self.has_restored {
-            // A new group begins without state, and the handler now contains the state of the dead
-            // group.
-            return Err(JoinError::GroupGone);
+        match (self.catch_up_if_old(&mut control_plane, sought, again)?, handler) {
+            // A new group begins without state, and the handler now contains the state of the dead group.
+            (Sought::View(_), _) if self.has_restored => Err(JoinError::GroupGone),
+            (Sought::View(view), _) => self.begin(control_plane, view).map(Some),
+            (Sought::Group, Some(handler)) => {
+                // Until this process is admitted, it takes no part in the creation of another group.
+                self.bootstrap = control_plane.take_bootstrap();
+                self.seen.waits = None;
+                // From now on this process does not wait for seeds.
+                self.seen.seeds = None;
+                let admitted = self.restore(control_plane, *handler)?;
+                self.install(admitted).map(Some)
+            }
+            (Sought::Group | Sought::Gone | Sought::Yields, _) => Ok(None),
         }
-        self.begin(control_plane, view)
     }
 
     fn wants(&self, learns: bool) -> Wants {

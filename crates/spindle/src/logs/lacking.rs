@@ -45,8 +45,11 @@ impl Lack {
         if let Lack::Older(older) = self
             && records.is_rest()
         {
-            (older.lacks_rest, older.has_skipped) = (true, true);
-            records.offer(|_| true);
+            older.lacks_rest = true;
+            records.offer(|_| {
+                older.has_skipped = true;
+                true
+            });
         }
     }
 

@@ -5,7 +5,7 @@
 //! thread then reports to the engine what is on disk. A record is a
 //! [`LoggedMessage`](spindle_log::LoggedMessage).
 use crate::config::Terms;
-use crate::control_plane::{ControlPlane, RestartDriver};
+use crate::control_plane::ControlPlane;
 use crate::error::{Ended, JoinError};
 use crate::old_logs::{DIRECTORY, write};
 use crate::shared::{Notices, lock};
@@ -93,7 +93,7 @@ impl Logs {
         control_plane: &mut ControlPlane,
     ) -> Result<Option<Logs>, JoinError> {
         let (me, incarnation) = (control_plane.me, control_plane.incarnation());
-        let (old, longest) = control_plane.restart().and_then(RestartDriver::take_logs).unzip();
+        let (old, longest) = control_plane.take_old_logs().unzip();
         // `None`: the group lives, or is new.
         let longest: Option<Vec<RestartLog>> = longest.flatten();
         let names: Vec<&String> =

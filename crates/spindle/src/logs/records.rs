@@ -98,14 +98,19 @@ impl SubgroupLog {
         id: SubgroupId,
         since: Option<ViewId>,
     ) -> Result<RecordSource, NoRecords> {
+        let (epoch, readers) = (engine.view().id, self.appender.readers());
         if self.is_catching_up() {
-            return Err(NoRecords::CatchingUp);
+            // What it has may be all that there is, if the members with more are gone.
+            let has_more = readers.durable() > wanted.after.map(super::version);
+            let begins = Version::new(epoch.0, 0);
+            return has_more
+                .then_some(RecordSource { readers, is_complete: false, begins })
+                .ok_or(NoRecords::CatchingUp);
         }
         let lacks = |since: &ViewId| !wanted.may_skip && wanted.after.is_none_or(|after| after.epoch < *since);
         if let Some(epoch) = since.filter(lacks) {
             return Err(NoRecords::Pruned { oldest: Position { epoch, sequence: 0 } });
         }
-        let (epoch, readers) = (engine.view().id, self.appender.readers());
         // All of older epochs are on disk.
         let is_settled = engine.persisted(id).is_some();
         let is_complete = match wanted.bound {

@@ -109,7 +109,11 @@ impl Node {
             return Ok(if self.member.has_rest() { Poll::Worked } else { Poll::Idle });
         }
         if !self.control_plane.act(|roster, now| self.member.end_view(roster, now).is_some()) {
-            // The next view is without this member, as it asked.
+            // The next view is without this member, as it asked. It is on this disk, too: perhaps no other
+            // member of this view is in it.
+            if let (Some(logs), Some(decision)) = (&mut self.logs, self.member.engine().decision()) {
+                logs.record(&decision.next);
+            }
             self.end_epochs();
             return Err(self.broken(Ended::Left));
         }

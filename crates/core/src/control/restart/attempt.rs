@@ -165,7 +165,8 @@ impl Restart {
             view.id = base.id.recovered(tag(&view));
         }
         view.begin_epochs();
-        let logs = longest_logs(base, attempt);
+        // The others may not come back with what only their logs have.
+        let logs = longest_logs(base, &view, attempt);
         for spec in view.subgroups.iter_mut().filter(|spec| spec.is_logged()) {
             let clock = logs.iter().find(|log| log.state.name == spec.name).map_or(0, |log| log.state.clock);
             spec.clock = spec.clock.max(clock);
@@ -317,6 +318,7 @@ impl Restart {
         let has_voted = newest == value.view.id && self.record.promised != RestartBallot::default();
         let is_in = value.members.contains(&self.setup.me) && (!has_voted || mutation!(RestartBeginsLate));
         self.teller().decided(&value, is_in);
+        self.is_replaced = !is_in && value.view.rank_of(self.setup.me.id).is_some();
         if newest != value.view.id {
             self.attempt = None;
             self.record.learn(value.view.clone(), self.setup.me.id);
@@ -329,13 +331,15 @@ impl Restart {
     }
 }
 
-/// For each logged subgroup: the last record of the longest log, and the members that have it.
-fn longest_logs(base: &View, attempt: &RestartAttempt) -> Vec<RestartLog> {
+/// For each logged subgroup: the last record of the longest log of a member of `view`, and the members
+/// that have it.
+fn longest_logs(base: &View, view: &View, attempt: &RestartAttempt) -> Vec<RestartLog> {
     let logged = base.subgroups.iter().filter(|spec| spec.is_logged());
     let longest = logged.map(|spec| {
         let logs = || {
             let of = |promise: &RestartPromise| promise.logs.iter().find(|log| log.name == spec.name).cloned();
-            attempt.promised.iter().filter_map(move |(id, promise)| Some((*id, of(promise)?)))
+            let promised = attempt.promised.iter().filter(|(id, _)| view.rank_of(**id).is_some());
+            promised.filter_map(move |(id, promise)| Some((*id, of(promise)?)))
         };
         let key = |log: &LogState| log.last.map(|last| (last.epoch, last.sequence));
         let last = match mutation!(RestartTakesShortest) {

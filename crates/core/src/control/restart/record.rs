@@ -36,7 +36,7 @@ pub struct LogState {
 pub struct RestartLog {
     /// Its contents.
     pub state: LogState,
-    /// The members that have it, ascending. They need not be in the view.
+    /// The members of the view that have it, ascending.
     pub holders: Vec<MemberId>,
 }
 

@@ -37,12 +37,11 @@ impl Candidate<'_> {
     /// # Errors
     /// The group is another one than that of the logs, or nothing more reaches the disk.
     fn catch_up(&mut self, control_plane: &mut ControlPlane) -> Result<bool, JoinError> {
-        let Some(mut restart) = control_plane.take_restart() else { return Ok(false) };
-        let Some(old) = restart.old_mut().take() else { return Ok(false) };
+        // Its group lives: it takes part in no restart.
+        let Some(old) = control_plane.end_restart() else { return Ok(false) };
         let (path, theirs) = (old.path().clone(), old.incarnation());
         let (old, caught_up) = old.lend(|appenders| self.catch_up_all(control_plane, theirs, appenders))?;
-        *restart.old_mut() = Some(old);
-        control_plane.set_restart(restart);
+        control_plane.keep_old_logs(old);
         caught_up?;
         match &self.known {
             Some((ours, _)) if *ours != theirs => {
