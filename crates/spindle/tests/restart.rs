@@ -199,7 +199,7 @@ impl Handler for Slow {
     }
 
     fn replay(&mut self, subgroup: SubgroupId, message: &ReplayedMessage<'_>) {
-        for turn in 0..5_000_u32 {
+        for turn in 0..200_000_u32 {
             std::hint::black_box(turn);
         }
         self.0.replay(subgroup, message);

@@ -26,10 +26,10 @@ const ANSWER_WAIT: Duration = Duration::from_secs(3);
 /// The pauses between two requests that brought nothing. They double.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// The most requests in a row that bring no record, and no answer that some come later, before sources
-/// that can't serve now count as sources that can't serve at all. With pauses, that takes about a minute.
+/// The most requests in a row that bring no record before sources that can't serve now count as
+/// sources that can't serve at all. With pauses, that takes about a minute.
 const FRUITLESS_MAX: u32 = 120;
-/// How many requests in a row count at most if they were answered that the records come later. Pauses
+/// How many requests in a row count at most after a source has answered that it serves others. Pauses
 /// are the longest then.
 const WAITS_MAX: u32 = 6;
 /// A log lacks little if a source has sent all that it has, and that were fewer bytes.
@@ -343,7 +343,7 @@ impl CatchUp {
                 }
             }
             RecordStreamEnd::NotYet if has_grown => self.again = now,
-            RecordStreamEnd::NotYet => self.wait(now),
+            RecordStreamEnd::NotYet => self.failed(source, now),
             RecordStreamEnd::Refused(why) => {
                 self.why = CatchUpFailure::Refused(why);
                 if why == NoRecords::Busy {
@@ -368,8 +368,7 @@ impl CatchUp {
         self.pause(now);
     }
 
-    /// Asks the next source, after a pause. The source that answered has the records, and sends them
-    /// later.
+    /// Asks the next source, after a pause. The source that answered serves others now.
     fn wait(&mut self, now: Time) {
         self.pause(now);
         self.fruitless = self.fruitless.min(WAITS_MAX);
