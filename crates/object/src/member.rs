@@ -233,7 +233,7 @@ impl<T: StateMachine> Handler for Member<T> {
     }
 
     fn replay_from(&mut self, subgroup: SubgroupId, log: &LoggedExtent) -> Option<Position> {
-        if !self.place.as_ref().is_some_and(|place| place.subgroup == Some(subgroup)) {
+        if self.place.as_ref().is_none_or(|place| place.subgroup != Some(subgroup)) {
             return None;
         }
         if !log.is_complete {

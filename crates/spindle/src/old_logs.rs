@@ -52,7 +52,7 @@ impl OldLogs {
         let mut store = Store::open(Arc::<FileDisk>::clone(&disk), &ours, config.log.files())?;
         let Some(record) = read(&mut store, &path)? else {
             // That process began no view, and logged nothing.
-            if has_records(&mut store, &*disk)? {
+            if has_records(&mut store, &disk)? {
                 return Err(JoinError::OldLogs { path });
             }
             drop(store);
