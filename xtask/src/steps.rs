@@ -268,7 +268,7 @@ const RESTART: [(&str, u64); 14] = [
     ("restarts", 30_000),
     ("ended_restarting", 90_000),
     ("outbid", 35_000),
-    ("proposed_again", 18_000),
+    ("proposed_again", 8_000),
     ("learned", 7_000),
     ("refused", 1_000),
     ("recoveries", 600),
