@@ -80,6 +80,13 @@ impl ViewId {
     }
 }
 
+/// Tells the members that continue after a recovery from those of other recoveries of the same view.
+pub(crate) fn recovery_tag(members: impl Iterator<Item = MemberId>) -> u16 {
+    // FNV-1a, by words.
+    let digest = members.fold(0xcbf2_9ce4_8422_2325_u64, |digest, id| (digest ^ id.0).wrapping_mul(0x0100_0000_01b3));
+    (digest ^ digest >> 16 ^ digest >> 32 ^ digest >> 48) as u16
+}
+
 impl Rank {
     /// This rank as an index into a list with one element for each member.
     pub const fn index(self) -> usize {

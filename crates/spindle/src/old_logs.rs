@@ -3,7 +3,7 @@ use crate::config::Config;
 use crate::error::JoinError;
 use spindle_core::control::{LogState, RestartRecord};
 use spindle_core::{MemberId, Position, ViewId};
-use spindle_log::{Appender, DataDirectory, Error, FileDisk, Store, Writer};
+use spindle_log::{Appender, DataDirectory, Error, FileDisk, Store, Version, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -63,10 +63,8 @@ impl OldLogs {
         for entry in DataDirectory::logs(&*disk)? {
             let Some(name) = entry.name? else { continue };
             let (number, _) = store.open_named(&name, &mut |_| {})?;
-            let log = store.log(number)?;
-            let last = log.last().map(|last| Position { epoch: ViewId(last.epoch), sequence: last.sequence });
-            numbers.insert(name.clone(), number);
-            states.push(LogState { name, last, clock: log.last_clock() });
+            states.push(state_of(&mut store, &name, number)?);
+            numbers.insert(name, number);
         }
         info!(target: TARGET, path = %path.display(), view = record.view.id.0, logs = states.len(), "old logs opened");
         Ok(Some(OldLogs { store, path, record, states, numbers }))
@@ -91,7 +89,7 @@ impl OldLogs {
         &self.record
     }
 
-    /// What the logs contain.
+    /// The contents of the logs.
     pub(crate) fn states(&self) -> &[LogState] {
         &self.states
     }
@@ -116,15 +114,8 @@ impl OldLogs {
         let result = run(&mut appenders);
         drop(appenders);
         let mut store = writer.stop()?;
-        let mut states = vec![];
-        for (name, number) in &numbers {
-            let log = store.log(*number)?;
-            states.push(LogState {
-                name: name.clone(),
-                last: log.last().map(|last| Position { epoch: ViewId(last.epoch), sequence: last.sequence }),
-                clock: log.last_clock(),
-            });
-        }
+        let states = numbers.iter().map(|(name, number)| state_of(&mut store, name, *number));
+        let states = states.collect::<Result<_, Error>>()?;
         Ok((OldLogs { store, path, record, states, numbers }, result))
     }
 
@@ -134,6 +125,17 @@ impl OldLogs {
         let numbered = |state: LogState| Some((state.name.clone(), (*numbers.get(&state.name)?, state)));
         (store, record, states.into_iter().filter_map(numbered).collect())
     }
+}
+
+/// Returns the contents of an open log.
+fn state_of(store: &mut Store, name: &str, number: u32) -> Result<LogState, Error> {
+    let log = store.log(number)?;
+    Ok(LogState { name: name.to_string(), last: log.last().map(position), clock: log.last_clock() })
+}
+
+/// The position of a record in its subgroup's order.
+pub(crate) fn position(version: Version) -> Position {
+    Position { epoch: ViewId(version.epoch), sequence: version.sequence }
 }
 
 /// Whether a log contains anything.

@@ -346,14 +346,14 @@ impl CatchUp {
             RecordStreamEnd::NotYet => self.failed(source, now),
             RecordStreamEnd::Refused(why) => {
                 self.why = CatchUpFailure::Refused(why);
-                if why == NoRecords::Busy {
-                    self.wait(now);
-                } else if why != NoRecords::CatchingUp {
-                    self.refused.insert(source, why);
-                    self.next += 1;
-                    self.again = now;
-                } else {
-                    self.pause(now);
+                match why {
+                    NoRecords::Busy => self.wait(now),
+                    NoRecords::CatchingUp => self.pause(now),
+                    _ => {
+                        self.refused.insert(source, why);
+                        self.next += 1;
+                        self.again = now;
+                    }
                 }
             }
             RecordStreamEnd::Broken => self.failed(source, now),

@@ -243,7 +243,7 @@ impl Restart {
             self.here.insert(from.id, Here { process: from, heard: self.now });
         }
         if is_new {
-            // What an earlier process of this member has promised, its disk has.
+            // The disk of this member has the promises of its earlier process.
             self.forget_answers(from.id);
         }
         match message {

@@ -260,7 +260,8 @@ fn encode_ranks(ranks: &[Rank], members: usize, words: &mut Vec<u64>) {
     }
 }
 
-fn encode_name(name: &str, words: &mut Vec<u64>) {
+/// Encodes a name as its length and its bytes, with zeros behind them.
+pub(crate) fn encode_name(name: &str, words: &mut Vec<u64>) {
     words.push(name.len() as u64);
     words.extend(name.as_bytes().chunks(8).map(|chunk| {
         let mut bytes = [0; 8];

@@ -9,7 +9,7 @@
 //! ([`ViewId::era`](crate::ViewId::era)), so it is newer than all views of the lost.
 use super::agreement::Membership;
 use super::ranks::{Ranks, bit};
-use crate::ids::{MemberId, Rank};
+use crate::ids::{MemberId, Rank, recovery_tag};
 use crate::membership::proposal::ProposalValue;
 use crate::mutation::mutation;
 use crate::table::{Rows, Table};
@@ -198,9 +198,7 @@ impl Membership {
     pub(super) fn tag(&self, view: &View) -> u16 {
         let left =
             self.everyone.iter().filter(|rank| !self.given_up.has(**rank)).map(|rank| view.members[rank.index()]);
-        // FNV-1a, by words.
-        let digest = left.fold(0xcbf2_9ce4_8422_2325_u64, |digest, id| (digest ^ id.0).wrapping_mul(0x0100_0000_01b3));
-        (digest ^ digest >> 16 ^ digest >> 32 ^ digest >> 48) as u16
+        recovery_tag(left)
     }
 
     /// Returns whether a value that all the others have accepted is a decision.

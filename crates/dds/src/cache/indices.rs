@@ -1,4 +1,4 @@
-//! What follows from the instances and their samples: sets in an order, timers and counts.
+//! Data derived from the instances and their samples: sets in an order, timers and counts.
 use super::effects::Effects;
 use super::settings::CacheSettings;
 use crate::id::InstanceHandle;

@@ -7,7 +7,7 @@
 use crate::config::Terms;
 use crate::control_plane::ControlPlane;
 use crate::error::{Ended, JoinError};
-use crate::old_logs::{DIRECTORY, write};
+use crate::old_logs::{DIRECTORY, position, write};
 use crate::shared::{Notices, lock};
 use retention::{PRUNE_EVERY, Pruning};
 use spindle_core::control::{Incarnation, RestartLog, RestartRecord};
@@ -177,7 +177,6 @@ impl Logs {
     /// Orders to write `view`, which was decided, to the disk.
     pub(crate) fn record(&mut self, view: &View) {
         self.record.learn(view.clone(), self.me);
-        self.unordered = true;
         self.order();
     }
 
@@ -196,9 +195,7 @@ impl Logs {
     /// # Errors
     /// [`Ended::Log`]: it will not be.
     pub(crate) fn is_recorded(&mut self) -> Result<bool, Ended> {
-        if self.unordered {
-            self.order();
-        }
+        self.write_record();
         match &*lock(&self.recorded) {
             Ok(view) => Ok(*view == self.record.view.id),
             Err(error) => Err(Ended::Log { subgroup: "the view".to_string(), reason: error.to_string() }),
@@ -208,7 +205,6 @@ impl Logs {
     /// Notes that the log of a subgroup has got all records after `last` from a complete log.
     pub(crate) fn caught_up(&mut self, name: &str, last: Option<Position>) {
         self.record.caught_up(name, last);
-        self.unordered = true;
         self.order();
     }
 
@@ -227,7 +223,7 @@ impl Logs {
     /// Whether the log of a subgroup lacks no message that was sent while this member, or another one
     /// whose log it has got, was in the subgroup.
     pub(crate) fn is_complete(&self, name: &str) -> bool {
-        self.record.origins.iter().all(|origin| origin.name != name)
+        self.complete_since(name).is_none()
     }
 
     /// Takes the log of a subgroup, once.
@@ -261,11 +257,6 @@ impl Drop for Logs {
             warn!(target: TARGET, %error, "logs are not closed");
         }
     }
-}
-
-/// The position of a record in its subgroup's order.
-fn position(version: Version) -> Position {
-    Position { epoch: ViewId(version.epoch), sequence: version.sequence }
 }
 
 fn version(position: Position) -> Version {

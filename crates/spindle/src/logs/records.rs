@@ -100,7 +100,7 @@ impl SubgroupLog {
     ) -> Result<RecordSource, NoRecords> {
         let (epoch, readers) = (engine.view().id, self.appender.readers());
         if self.is_catching_up() {
-            // What it has may be all that there is, if the members with more are gone.
+            // Its records may be all that there are, if the members with more are gone.
             let has_more = readers.durable() > wanted.after.map(super::version);
             let begins = Version::new(epoch.0, 0);
             return has_more

@@ -8,7 +8,8 @@ use crate::error::Ended;
 use crate::handler::{Handler, ReplayedMessage};
 use crate::handles::SubgroupHandles;
 use crate::logs::Replay;
-use spindle_core::{MemberId, Position, ViewId};
+use crate::old_logs::position;
+use spindle_core::{MemberId, ViewId};
 use spindle_log::{Error, Hold, LoggedMessage, Reader, Version};
 use tracing::info;
 
@@ -95,12 +96,12 @@ fn step(
         let Some(record) = reader.next()?.filter(|record| record.version.epoch < before.0) else {
             return Ok(true);
         };
-        let position = Position { epoch: ViewId(record.version.epoch), sequence: record.version.sequence };
+        let (version, position) = (record.version, position(record.version));
         // Another program may have written the log.
         let Some(message) = LoggedMessage::parse(record.payload) else { continue };
         let LoggedMessage { sender, time, payload } = message;
         replay(&ReplayedMessage { position, clock: record.clock, time, sender: MemberId(sender), payload });
-        hold.advance(Version::new(position.epoch.0, position.sequence));
+        hold.advance(version);
         *messages += 1;
         bytes += payload.len();
         if bytes >= BYTES_MAX {

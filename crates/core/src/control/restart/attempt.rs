@@ -3,7 +3,7 @@
 use super::{
     LogOrigin, LogState, MS, Restart, RestartBallot, RestartLog, RestartMessage, RestartOutput, RestartTo, RestartView,
 };
-use crate::ids::{MemberId, Process, Time, ViewId};
+use crate::ids::{MemberId, Process, Time, ViewId, recovery_tag};
 use crate::mutation::mutation;
 use crate::view::View;
 use alloc::boxed::Box;
@@ -162,7 +162,7 @@ impl Restart {
         };
         let mut view = base.next(|rank| stays(&base.members[rank.index()]), &[], &[]);
         if !self.setup.lost.is_empty() {
-            view.id = base.id.recovered(tag(&view));
+            view.id = base.id.recovered(recovery_tag(view.members.iter().copied()));
         }
         view.begin_epochs();
         // The others may not come back with what only their logs have.
@@ -351,14 +351,4 @@ fn longest_logs(base: &View, view: &View, attempt: &RestartAttempt) -> Vec<Resta
         RestartLog { state, holders }
     });
     longest.collect()
-}
-
-/// Tells the members of a recovery from those of other recoveries of the same view.
-fn tag(view: &View) -> u16 {
-    // FNV-1a, by words.
-    let digest = view
-        .members
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, id| (digest ^ id.0).wrapping_mul(0x0100_0000_01b3));
-    (digest ^ digest >> 16 ^ digest >> 32 ^ digest >> 48) as u16
 }

@@ -1,8 +1,8 @@
 //! The record of a member for a restart, the value of the agreement, and both as words.
 use super::ballot::{RestartBallot, ballot, put_ballot, take_word};
-use crate::ids::Position;
-use crate::ids::{MemberId, Process, ViewId};
+use crate::ids::{MemberId, Position, Process, ViewId};
 use crate::limits::{MEMBERS_MAX, NAME_BYTES_MAX, SUBGROUPS_MAX};
+use crate::membership::proposal::encode_name;
 use crate::view::View;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -166,15 +166,6 @@ pub(super) fn view(from: &mut &[u64]) -> Option<View> {
     view.check().is_ok().then_some(view)
 }
 
-fn put_name(out: &mut Vec<u64>, name: &str) {
-    out.push(name.len() as u64);
-    out.extend(name.as_bytes().chunks(8).map(|chunk| {
-        let mut bytes = [0; 8];
-        bytes[..chunk.len()].copy_from_slice(chunk);
-        u64::from_le_bytes(bytes)
-    }));
-}
-
 fn name(from: &mut &[u64]) -> Option<String> {
     let length = usize::try_from(take_word(from)?).ok().filter(|length| *length <= NAME_BYTES_MAX)?;
     let bytes: Vec<u8> = from.split_off(..length.div_ceil(8))?.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -190,7 +181,7 @@ fn count(from: &mut &[u64], most: usize) -> Option<usize> {
 pub(super) fn put_origins(out: &mut Vec<u64>, origins: &[LogOrigin]) {
     out.push(origins.len() as u64);
     for LogOrigin { name, since } in origins {
-        put_name(out, name);
+        encode_name(name, out);
         out.push(since.0);
     }
 }
@@ -207,7 +198,7 @@ pub(super) fn put_logs(out: &mut Vec<u64>, logs: &[LogState]) {
 }
 
 fn put_log(out: &mut Vec<u64>, LogState { name, last, clock }: &LogState) {
-    put_name(out, name);
+    encode_name(name, out);
     out.push(u64::from(last.is_some()));
     out.extend(last.iter().flat_map(|last| [last.epoch.0, last.sequence]));
     out.push(*clock);
