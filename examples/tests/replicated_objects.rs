@@ -53,6 +53,41 @@ fn a_swap_succeeds_once_and_reads_are_the_latest() {
 }
 
 #[test]
+fn a_durable_store_survives_the_kill_of_all_members() {
+    let scratch = Scratch::new("durable-store");
+    let start_all = |order: [u32; 3]| -> Vec<Terminal> {
+        let start = |i: u32| {
+            let data = scratch.runtime_dir(&format!("data-{i}"));
+            let arguments = ["--data-dir", &data, "--runtime-dir", &scratch.runtime_dir("objects")];
+            Terminal::start(env!("CARGO_BIN_EXE_key_value"), &arguments)
+        };
+        order.map(start).into()
+    };
+    let mut terminals = start_all([1, 2, 3]);
+    for (i, terminal) in terminals.iter_mut().enumerate() {
+        terminal.ask(&format!("set key-{i} {i}"), "ok");
+    }
+    for round in 0..2 {
+        for terminal in &mut terminals {
+            // An ordered read: this member has executed all commands before it.
+            terminal.ask("get key-0", "key-0");
+        }
+        terminals.iter_mut().for_each(|terminal| terminal.signal(Signal::KILL));
+        terminals.iter_mut().for_each(|terminal| assert!(!terminal.wait_for_end().success()));
+        terminals = start_all([[3, 1, 2], [2, 3, 1]][round]);
+    }
+    for terminal in &mut terminals {
+        for i in 0..3 {
+            terminal.write(&format!("get key-{i}"));
+            terminal.wait_for("an answer", |line| line.starts_with(&format!("key-{i} ")));
+        }
+    }
+    let answers: Vec<String> = terminals.iter_mut().map(|terminal| terminal.ask("digest", "digest")).collect();
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    leave(terminals);
+}
+
+#[test]
 fn transfers_neither_create_nor_destroy_money() {
     let scratch = Scratch::new("ledger");
     let mut terminals: Vec<_> = (0..3).map(|_| start(env!("CARGO_BIN_EXE_bank_ledger"), &scratch)).collect();

@@ -1,11 +1,12 @@
 //! A replicated key-value store with compare-and-swap, as a replicated object.
 //!
 //! Run it in three terminals: `cargo run -p spindle-examples --bin key_value`. Commands are
-//! `set KEY VALUE`, `swap KEY EXPECTED VALUE`, `get KEY` and `digest`. Ctrl-D leaves.
+//! `set KEY VALUE`, `swap KEY EXPECTED VALUE`, `get KEY` and `digest`. Ctrl-D leaves. With
+//! `--data-dir DIR`, another one for each member, the store survives the end of all members.
 use anyhow::Result;
 use clap::Parser;
 use serde::{Deserialize, Serialize};
-use spindle::Config;
+use spindle::{Config, Durability, Subgroup};
 use spindle_object::{CallError, Replicated, Settings, commands};
 use std::collections::BTreeMap;
 use std::io;
@@ -24,6 +25,9 @@ struct Arguments {
     /// The directory where the members meet.
     #[arg(long)]
     runtime_dir: Option<PathBuf>,
+    /// The directory of this member's log. Without it, the store is in memory only.
+    #[arg(long)]
+    data_dir: Option<PathBuf>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -58,10 +62,15 @@ impl Store {
 }
 
 fn main() -> Result<()> {
-    let Arguments { members, runtime_dir } = Arguments::parse();
+    let Arguments { members, runtime_dir, data_dir } = Arguments::parse();
     let mut config = Config::new("key-value", members);
     config.runtime_dir = runtime_dir;
     config.suspect_after = Some(Duration::from_secs(5));
+    if data_dir.is_some() {
+        let durability = Durability::Logged { copies: members / 2 + 1 };
+        config.subgroups = vec![Subgroup { durability, ..Subgroup::new("all") }];
+        config.data_dir = data_dir;
+    }
     eprintln!("waiting for the other members");
     let (group, store) = Replicated::join(config, "all", Store::default(), Settings::default())?;
     println!("member {} has {} entries", store.member(), store.read(|store| store.entries.len())?);
