@@ -280,6 +280,10 @@ mod bugs {
         RestartBeginsLate,
         /// A restart continues from the shortest log.
         RestartTakesShortest,
+        /// A leader of a restart proposes a view although logs of its members lack records.
+        RestartProposesUnequal,
+        /// A log that catches up keeps records that the group does not have.
+        ForeignRecordsKept,
         /// A process adopts a group's value of a key that its user gave.
         GivenKeyAdopted,
         /// A process adopts the settings of a process that only waits.

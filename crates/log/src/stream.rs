@@ -9,7 +9,8 @@
 //! | length | the content |
 //!
 //! Numbers are little-endian. Records follow each other without gaps: version (16 bytes), clock (8),
-//! length of the payload (4), payload. The content of *pruned* is the oldest version (16 bytes).
+//! length of the payload (4), payload. The content of *pruned* is the oldest version (16 bytes), and that of
+//! *lacks* is the last version of the source before, or nothing.
 use crate::chunk::{Chunk, follows};
 use crate::error::Error;
 use crate::limits::PAYLOAD_BYTES_MAX;
@@ -40,7 +41,10 @@ pub enum StreamEnd {
         oldest: Version,
     },
     /// The source sends nothing, because its log lacks the record before the first one.
-    Lacks,
+    Lacks {
+        /// The last version before that one in its log; `None` if there is none.
+        last: Option<Version>,
+    },
 }
 
 /// An error of a stream that is read.
@@ -116,7 +120,10 @@ impl<W: Write> StreamWriter<W> {
                 put_version(&mut self.chunk, oldest);
                 self.send(3)?;
             }
-            StreamEnd::Lacks => self.send(4)?,
+            StreamEnd::Lacks { last } => {
+                last.into_iter().for_each(|last| put_version(&mut self.chunk, last));
+                self.send(4)?;
+            }
         }
         Ok(self.to)
     }
@@ -175,7 +182,8 @@ impl<R: Read> StreamReader<R> {
             (1, 0) => StreamPart::End(StreamEnd::Complete),
             (2, 0) => StreamPart::End(StreamEnd::NotYet),
             (3, 16) => StreamPart::End(StreamEnd::Pruned { oldest: version_at(&self.content, 0) }),
-            (4, 0) => StreamPart::End(StreamEnd::Lacks),
+            (4, 0) => StreamPart::End(StreamEnd::Lacks { last: None }),
+            (4, 16) => StreamPart::End(StreamEnd::Lacks { last: Some(version_at(&self.content, 0)) }),
             _ => return Err(damaged("its kind is unknown")),
         };
         self.number += 1;
@@ -276,7 +284,8 @@ mod tests {
         let bytes = written(&records, StreamEnd::NotYet);
         assert_eq!(read(&bytes, None).unwrap(), (3, 5, Some(Version::new(1, 8)), StreamEnd::NotYet));
         let oldest = Version::new(3, u64::MAX);
-        for end in [StreamEnd::Complete, StreamEnd::NotYet, StreamEnd::Pruned { oldest }, StreamEnd::Lacks] {
+        let lacks = [None, Some(oldest)].map(|last| StreamEnd::Lacks { last });
+        for end in [StreamEnd::Complete, StreamEnd::NotYet, StreamEnd::Pruned { oldest }].into_iter().chain(lacks) {
             assert_eq!(read(&written(&[], end), None).unwrap(), (0, 0, None, end));
             assert_eq!(read(&written(&[(0, 0, b"")], end), None).unwrap(), (1, 1, Some(Version::MIN.with(1)), end));
         }

@@ -83,10 +83,13 @@ fn reads_by_version_and_time_and_range() {
                 let found = reader.at_clock(clock).expect("whole").map(|record| record.version.sequence);
                 assert_eq!(found, Some(expected));
             }
+            let before = reader.last_before(Version::new(1, sequence)).expect("whole");
+            assert_eq!(before, sequence.checked_sub(1).map(|sequence| Version::new(1, sequence)));
             reader.seek_clock((sequence * 10).saturating_sub(5));
             assert_eq!(reader.next().expect("whole").map(|record| record.version.sequence), Some(sequence));
         }
         assert!(reader.get(Version::new(1, 2000)).expect("whole").is_none());
+        assert_eq!(reader.last_before(Version::new(9, 0)).expect("whole"), Some(Version::new(1, 1999)));
         assert!(reader.get(Version::new(0, 7)).expect("whole").is_none());
         assert!(reader.at_clock(u64::MAX).expect("whole").is_some_and(|record| record.version.sequence == 1999));
         reader.seek(Version::new(1, 1990));

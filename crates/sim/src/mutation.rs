@@ -42,12 +42,13 @@ pub const BOOTSTRAP: [Mutation; 11] = [
 ];
 
 /// Mutations of total restarts, which also have a model of their own.
-pub const RESTART: [Mutation; 7] = [
+pub const RESTART: [Mutation; 8] = [
     Mutation::RestartsWithout,
     Mutation::RestartPromiseForgotten,
     Mutation::RestartForgets,
     Mutation::RestartAnswersEarly,
     Mutation::RestartTakesShortest,
+    Mutation::RestartProposesUnequal,
     Mutation::RestartBeginsLate,
     Mutation::RestartDecidesAlone,
 ];

@@ -38,9 +38,10 @@ const SEARCHED: [Mutation; 12] = [
 /// processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
 /// `crates/core/src/control/seek.rs`, `crates/core/src/control/member/tests.rs`,
 /// `crates/core/src/control/roster/places.rs`, `crates/core/tests/engine.rs`,
-/// `crates/core/tests/moves.rs`, `crates/core/src/control/restart/tests.rs` and
+/// `crates/core/tests/moves.rs`, `crates/core/src/control/catch_up/tests.rs`,
+/// `crates/core/src/control/restart/tests.rs` and
 /// `crates/sim/src/processes/tests.rs` find them.
-const TESTED: [Mutation; 22] = [
+const TESTED: [Mutation; 23] = [
     Mutation::GivenKeyAdopted,
     Mutation::WaitersAdopted,
     Mutation::FarJoinersVote,
@@ -63,6 +64,7 @@ const TESTED: [Mutation; 22] = [
     Mutation::LogUnawaited,
     Mutation::RestartForgets,
     Mutation::RestartDecidesAlone,
+    Mutation::ForeignRecordsKept,
 ];
 
 /// Fewer than one seed of 10,000 of whole processes shows it: the group has to continue without a

@@ -133,7 +133,7 @@ fn write_restart(restart: &RestartWait, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         told.extend(ids.len().checked_sub(PRESENT_TOLD + 1).map(|more| format!("and {} more", more + 1)));
         told.join(", ")
     };
-    let RestartWait { base, missing, not_lost, .. } = restart;
+    let RestartWait { base, missing, not_lost, behind, .. } = restart;
     if !not_lost.is_empty() {
         write!(
             f,
@@ -142,6 +142,13 @@ fn write_restart(restart: &RestartWait, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         )?;
     }
     match missing.is_empty() {
+        true if !behind.is_empty() => {
+            write!(
+                f,
+                "; before the group restarts, the logs of these members get records from others: {}",
+                told(behind)
+            )
+        }
         true => Ok(()),
         false => {
             write!(f, "; the group restarts when these members of its last view, {base}, are back: {}", told(missing))

@@ -2,7 +2,7 @@
 use crate::bootstrap_progress::{BootstrapProgress, settings_remedy, tell_differences};
 use crate::data_dir::DataDirError;
 use spindle_core::control::{Difference, Incarnation, Refusal};
-use spindle_core::{Lapped, MemberId, ViewError, ViewId, limits};
+use spindle_core::{Lapped, MemberId, Position, ViewError, ViewId, limits};
 use spindle_fabric::MeshError;
 use spindle_fabric_ofi::OfiError;
 use spindle_transport::net::NetError;
@@ -92,6 +92,25 @@ pub enum JoinError {
     OldLogs {
         /// The directory of the logs.
         path: PathBuf,
+    },
+    /// A log is not as it was when the restart of the group was decided: another copy of the data directory
+    /// is in its place.
+    #[error(
+        "the log of subgroup {subgroup:?} in {} ends {}, and the restart needs one that ends {}: the directory is a copy of another \
+         moment; put the right one in its place, or remove it and join without logs",
+        path.display(),
+        tell_end(ends),
+        tell_end(needed)
+    )]
+    OldCopy {
+        /// The directory of the logs.
+        path: PathBuf,
+        /// The name of the subgroup.
+        subgroup: String,
+        /// The last record of the log.
+        ends: Option<Position>,
+        /// The last record with which the group restarts.
+        needed: Option<Position>,
     },
     /// The data directory has logs of an earlier group of the same name.
     #[error(
@@ -468,4 +487,9 @@ pub enum FinishError {
     /// The group has ended.
     #[error("the group has ended: {0}")]
     Ended(#[from] Ended),
+}
+
+/// Returns the end of a log in words.
+fn tell_end(last: &Option<Position>) -> String {
+    last.map_or_else(|| "before the first one".to_string(), |last| format!("at {last}"))
 }

@@ -3,7 +3,7 @@ use crate::config::Config;
 use crate::error::JoinError;
 use spindle_core::control::{LogState, RestartRecord};
 use spindle_core::{MemberId, Position, ViewId};
-use spindle_log::{Appender, DataDirectory, Error, FileDisk, Store, Version, Writer};
+use spindle_log::{Appender, DataDirectory, Error, FileDisk, Identity, Readers, Store, Version, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -20,7 +20,8 @@ const RECORD: u32 = 1;
 
 /// An open data directory with the logs of an earlier process. No other process can open it.
 pub(crate) struct OldLogs {
-    store: Store,
+    writer: Writer,
+    identity: Identity,
     path: PathBuf,
     record: RestartRecord,
     states: Vec<LogState>,
@@ -67,17 +68,18 @@ impl OldLogs {
             numbers.insert(name, number);
         }
         info!(target: TARGET, path = %path.display(), view = record.view.id.0, logs = states.len(), "old logs opened");
-        Ok(Some(OldLogs { store, path, record, states, numbers }))
+        let (identity, writer) = (store.identity().clone(), Writer::start(store, |_| {})?);
+        Ok(Some(OldLogs { writer, identity, path, record, states, numbers }))
     }
 
     /// The id of the member.
     pub(crate) fn member(&self) -> MemberId {
-        MemberId(self.store.identity().member)
+        MemberId(self.identity.member)
     }
 
     /// The group that wrote the logs.
     pub(crate) fn incarnation(&self) -> u128 {
-        self.store.identity().incarnation
+        self.identity.incarnation
     }
 
     /// The directory of the logs.
@@ -96,34 +98,67 @@ impl OldLogs {
 
     /// Replaces the record. It is on disk when this returns.
     pub(crate) fn write(&mut self, record: &RestartRecord) -> Result<(), Error> {
-        write(&mut self.store, record)?;
+        let written = record.clone();
+        self.writer.call(move |store| write(store, &written))??;
         self.record = record.clone();
         Ok(())
     }
 
-    /// Lets `run` append to the logs, by name. Appenders that it puts in place of others continue the
-    /// logs of those.
+    /// Returns an appender to a log, which must have no other one. The log is created if it does not
+    /// exist.
     ///
     /// # Errors
     /// Those of the log: nothing more reaches the disk.
-    pub(crate) fn lend<R>(self, run: impl FnOnce(&mut BTreeMap<String, Appender>) -> R) -> Result<(OldLogs, R), Error> {
-        let OldLogs { store, path, record, numbers, .. } = self;
-        let writer = Writer::start(store, |_| {})?;
-        let appenders = numbers.iter().map(|(name, number)| Ok((name.clone(), writer.appender(*number)?)));
-        let mut appenders = appenders.collect::<Result<BTreeMap<_, _>, Error>>()?;
-        let result = run(&mut appenders);
-        drop(appenders);
-        let mut store = writer.stop()?;
-        let states = numbers.iter().map(|(name, number)| state_of(&mut store, name, *number));
-        let states = states.collect::<Result<_, Error>>()?;
-        Ok((OldLogs { store, path, record, states, numbers }, result))
+    pub(crate) fn appender(&mut self, name: &str) -> Result<Appender, Error> {
+        let number = match self.numbers.get(name) {
+            Some(number) => *number,
+            None => {
+                let named = name.to_string();
+                let (number, _) = self.writer.call(move |store| store.open_named(&named, &mut |_| {}))??;
+                self.numbers.insert(name.to_string(), number);
+                number
+            }
+        };
+        self.writer.appender(number)
+    }
+
+    /// The names of the logs.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        self.numbers.keys()
+    }
+
+    /// Returns what reads a log, if it exists.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub(crate) fn readers(&self, name: &str) -> Result<Option<Readers>, Error> {
+        let Some(number) = self.numbers.get(name).copied() else { return Ok(None) };
+        self.writer.call(move |store| store.log(number).map(|log| Some(log.readers())))?
+    }
+
+    /// Looks again at the contents of a log, to which records have been appended.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub(crate) fn look(&mut self, name: &str) -> Result<(), Error> {
+        let Some(number) = self.numbers.get(name).copied() else { return Ok(()) };
+        let named = name.to_string();
+        let state = self.writer.call(move |store| state_of(store, &named, number))??;
+        match self.states.iter_mut().find(|known| known.name == name) {
+            Some(known) => *known = state,
+            None => self.states.push(state),
+        }
+        Ok(())
     }
 
     /// Returns the open logs, the record, and the number and state of each log by name.
-    pub(crate) fn into_store(self) -> (Store, RestartRecord, BTreeMap<String, (u32, LogState)>) {
-        let OldLogs { store, record, states, numbers, .. } = self;
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub(crate) fn into_store(self) -> Result<(Store, RestartRecord, BTreeMap<String, (u32, LogState)>), Error> {
+        let OldLogs { writer, record, states, numbers, .. } = self;
         let numbered = |state: LogState| Some((state.name.clone(), (*numbers.get(&state.name)?, state)));
-        (store, record, states.into_iter().filter_map(numbered).collect())
+        Ok((writer.stop()?, record, states.into_iter().filter_map(numbered).collect()))
     }
 }
 
@@ -136,6 +171,11 @@ fn state_of(store: &mut Store, name: &str, number: u32) -> Result<LogState, Erro
 /// The position of a record in its subgroup's order.
 pub(crate) fn position(version: Version) -> Position {
     Position { epoch: ViewId(version.epoch), sequence: version.sequence }
+}
+
+/// The version of the record at a position.
+pub(crate) fn version(position: Position) -> Version {
+    Version::new(position.epoch.0, position.sequence)
 }
 
 /// Whether a log contains anything.

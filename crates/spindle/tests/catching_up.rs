@@ -315,25 +315,97 @@ fn logs_of_an_earlier_group_of_the_same_name_are_refused() {
     assert_eq!(read(&host.data.0, 1).len(), 1);
 }
 
-/// The disk of a member has lost its newest records when the group restarts.
+/// The disks of two members have lost their newest records when the group restarts.
+fn restarts_with_logs_of_different_lengths(dir: &Path, config: impl Fn(u64) -> Config) {
+    let config = |id: u64| logged(config(id), id, dir);
+    let mut members = create((1..=3).map(config));
+    members[0].send_many(1, 100, 100);
+    let copies = Copies::take(dir, &[1, 3]);
+    members[1].send_many(2, 3000, 1000);
+    finish(members);
+    copies.put_back();
+    assert!(read(dir, 3).len() < 200);
+    let mut members = create((1..=3).map(config));
+    // No message of the view was logged before all logs had all records.
+    assert_eq!(members[2].log().catching_up, None);
+    members[2].send_many(3, 100, 100);
+    finish(members);
+    assert_eq!(same(dir, &[1, 2, 3]), 3200);
+}
+
 #[test]
-fn a_log_that_is_behind_when_its_group_restarts_catches_up() {
+fn logs_that_are_behind_when_their_group_restarts_catch_up() {
     let host = Host::new("catch-up-restart");
+    restarts_with_logs_of_different_lengths(&host.data.0, |_| host.meet.group(3, LONG));
+}
+
+/// The members that are no seeds learn each other's addresses from the seed.
+#[test]
+fn so_they_do_between_hosts() {
+    let hosts = Hosts::new("catch-up-restart-hosts", 1, Duration::from_secs(5));
+    let scratch = Scratch::new("catch-up-restart-hosts-data");
+    restarts_with_logs_of_different_lengths(&scratch.0, |id| match id {
+        1 => hosts.seed(0, 3),
+        id => hosts.other(id as usize, 3),
+    });
+}
+
+/// A group restarts without a member, whose log has records that the others lack. It comes back, and its
+/// log becomes that of the group.
+fn a_member_that_was_given_up_comes_back(name: &str, sends: bool, learns: bool) {
+    let host = Host::new(name);
+    let dir = &host.data.0;
     let config = |id| host.config(id, 3);
     let mut members = create((1..=3).map(config));
     members[0].send_many(1, 100, 100);
-    let (kept, copy) = (data(&host.data.0, 3).join("log"), host.data.0.join("copy"));
-    copy_dir(&kept, &copy);
-    members[1].send_many(2, 3000, 1000);
+    let copies = Copies::take(dir, &[1, 2]);
+    members[1].send_many(2, 300, 1000);
     finish(members);
-    std::fs::remove_dir_all(&kept).unwrap();
-    std::fs::rename(&copy, &kept).unwrap();
-    assert!(read(&host.data.0, 3).len() < 200);
-    let mut members = create((1..=3).map(config));
-    members[2].send_many(3, 100, 100);
-    assert_eq!(members[2].log().catching_up, None);
+    copies.put_back();
+    let before = read(dir, 1).len();
+    assert!((100..300).contains(&before) && read(dir, 3).len() == 400);
+    let without = |id| Config { lost: vec![MemberId(3)], ..config(id) };
+    let mut members = create((1..=2).map(without));
+    if sends {
+        members[0].send_many(3, 100, 100);
+    }
+    members.push(join(config(3), learns));
+    members[2].send_many(4, 100, 100);
     finish(members);
-    assert_eq!(same(&host.data.0, &[1, 2, 3]), 3200);
+    let count = same(dir, &[1, 2, 3]);
+    assert_eq!(count, before + 100 + if sends { 100 } else { 0 });
+}
+
+#[test]
+fn a_log_is_cut_whose_end_the_group_does_not_have() {
+    a_member_that_was_given_up_comes_back("catch-up-cut", true, false);
+}
+
+#[test]
+fn a_log_is_cut_if_the_group_has_logged_nothing_since() {
+    a_member_that_was_given_up_comes_back("catch-up-cut-idle", false, true);
+}
+
+/// Copies of the logs of members.
+struct Copies(Vec<(PathBuf, PathBuf)>);
+
+impl Copies {
+    fn take(dir: &Path, ids: &[u64]) -> Copies {
+        let copy = |id: &u64| {
+            let (kept, copy) = (data(dir, *id).join("log"), dir.join(format!("copy-{id}")));
+            copy_dir(&kept, &copy);
+            (kept, copy)
+        };
+        Copies(ids.iter().map(copy).collect())
+    }
+
+    /// Puts them in the place of the logs.
+    fn put_back(self) {
+        for (kept, copy) in self.0 {
+            std::fs::remove_dir_all(&kept).unwrap();
+            std::fs::rename(&copy, &kept).unwrap();
+        }
+    }
 }
 
 fn copy_dir(from: &Path, to: &Path) {

@@ -9,10 +9,14 @@
 //! with the oldest records is asked for what it has, and the records before them stay missing: a
 //! [`RecordGap`].
 //!
+//! A source that lacks the last record of the log names its own last record before that one. The group
+//! has restarted without this member, and the records behind are not the group's: the log is *cut*.
+//!
 //! Invariant INV-CATCH-UP: a log counts as complete only if a source said so that had all records below
 //! the bound on its disk, or if the missing ones are reported as a gap.
 use super::{NoRecords, RecordBound, WantedRecords};
 use crate::ids::{MemberId, Position, Time};
+use crate::mutation::mutation;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -43,6 +47,8 @@ const ROUNDS_MAX: u32 = 8;
 pub struct RecordOrder {
     /// The process.
     pub from: MemberId,
+    /// The group whose records it wants.
+    pub incarnation: u128,
     /// The number that the answer repeats.
     pub reply: u64,
     /// The records.
@@ -149,6 +155,8 @@ pub struct CatchUp {
     /// Whether sources may leave out records that they lack.
     may_skip: bool,
     gap: Option<RecordGap>,
+    /// The last record that stays, while records behind it have to be removed.
+    cut: Option<Option<Position>>,
     end: Option<CatchUpEnd>,
 }
 
@@ -164,7 +172,7 @@ impl CatchUp {
         (first, reply): (u64, u64),
         now: Time,
     ) -> CatchUp {
-        let (sources, refused, asked, gap, end) = Default::default();
+        let (sources, refused, asked, gap, cut, end) = Default::default();
         CatchUp {
             subgroup,
             bound,
@@ -181,6 +189,7 @@ impl CatchUp {
             again: now,
             may_skip: false,
             gap,
+            cut,
             end,
         }
     }
@@ -237,7 +246,7 @@ impl CatchUp {
         if let Some(asked) = self.asked.take_if(|asked| asked.until.is_some_and(|until| until <= now)) {
             self.failed(asked.source, now);
         }
-        if self.end.is_some() || self.asked.is_some() || now < self.again {
+        if self.end.is_some() || self.asked.is_some() || self.cut.is_some() || now < self.again {
             return None;
         }
         let source = self.find_source()?;
@@ -283,6 +292,18 @@ impl CatchUp {
 
     fn stop(&mut self, why: CatchUpFailure) {
         self.end = Some(CatchUpEnd::Stopped { why, gap: self.gap });
+    }
+
+    /// Returns the last record of the log that stays, if the records behind it have to be removed. The
+    /// driver removes them, and then calls [`has_cut`](Self::has_cut).
+    pub fn cut(&self) -> Option<Option<Position>> {
+        self.cut
+    }
+
+    /// Notes that the log was cut, and ends with the record `at` now.
+    pub fn has_cut(&mut self, at: Option<Position>, now: Time) {
+        (self.cut, self.at, self.again) = (None, at, now);
+        self.refused.clear();
     }
 
     /// Notes that the answer to a request begins to come. Returns whether it is wanted.
@@ -349,6 +370,10 @@ impl CatchUp {
                 match why {
                     NoRecords::Busy => self.wait(now),
                     NoRecords::CatchingUp => self.pause(now),
+                    NoRecords::Lacks { last } if last < self.at && !mutation!(ForeignRecordsKept) => {
+                        self.cut = Some(last);
+                        self.again = now;
+                    }
                     _ => {
                         self.refused.insert(source, why);
                         self.next += 1;

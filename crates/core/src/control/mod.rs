@@ -81,7 +81,7 @@ pub use objects::{
 pub use readmissions::Readmissions;
 pub use redials::{Failure, Redials};
 pub use restart::{
-    LogOrigin, LogState, Restart, RestartBallot, RestartLog, RestartMessage, RestartOutput, RestartRecord,
+    LogOrigin, LogState, LongestLog, Restart, RestartBallot, RestartMessage, RestartOutput, RestartRecord,
     RestartSetup, RestartTo, RestartView, RestartWait,
 };
 pub use roster::{Arrival, Asks, ControlEvent, Me, Question, Roster, RosterOrder};

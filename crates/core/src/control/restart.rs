@@ -12,6 +12,8 @@
 //!   are back, and none of their disks has a later view, no later view has begun anywhere.
 //! - A restart waits for all members of the base. An operator may give up members that are lost for
 //!   good. The view then begins an [era](ViewId::era).
+//! - INV-LEVEL: when a view is proposed, the logs of all members of a subgroup end with the same
+//!   record, on disk. Members whose logs are shorter get the records that they lack first.
 //! - A decided view is on the disk of a majority of the base before it begins. A process that is
 //!   not in it begins no view: it waits until the others have begun, and joins them.
 //! - A process that learns of a later base takes it over, and forgets its promises for the earlier
@@ -36,7 +38,7 @@ use alloc::vec::Vec;
 use attempt::RestartAttempt;
 pub use ballot::RestartBallot;
 pub use message::RestartMessage;
-pub use record::{LogOrigin, LogState, RestartLog, RestartRecord, RestartView};
+pub use record::{LogOrigin, LogState, LongestLog, RestartRecord, RestartView};
 use telling::RestartTeller;
 
 const MS: u64 = 1_000_000;
@@ -79,6 +81,9 @@ pub enum RestartOutput {
     },
     /// Write the record to the disk, durably, and then call [`Restart::persisted`].
     Persist(Box<RestartRecord>),
+    /// Get the records that the logs lack from these processes, and report progress with
+    /// [`Restart::set_logs`]. The order is repeated while the leader waits.
+    CatchUp(Vec<LongestLog>),
     /// Begin this view, with the members that it names. This process is one of them.
     Begin(Box<RestartView>),
 }
@@ -95,6 +100,9 @@ pub struct RestartWait {
     pub missing: Vec<MemberId>,
     /// The members that an operator has given up, and that are here nevertheless.
     pub not_lost: Vec<MemberId>,
+    /// The members whose logs get records from others, ascending. Empty for a process that does not
+    /// lead.
+    pub behind: Vec<MemberId>,
 }
 
 /// The state machine by which a process restarts its group.
@@ -108,6 +116,8 @@ pub struct Restart {
     /// Processes that restart, by id.
     here: BTreeMap<MemberId, Here>,
     attempt: Option<RestartAttempt>,
+    /// The leader that waits for the logs of this process, and its ballot.
+    catching_up: Option<(Process, RestartBallot)>,
     /// The number of failed attempts, and the time before which no other begins.
     failures: u32,
     not_before: Time,
@@ -135,8 +145,8 @@ impl Restart {
     /// Returns a process that restarts now.
     pub fn new(setup: RestartSetup, now: Time) -> Restart {
         let record = setup.record.clone();
-        let (leads, here, attempt, failures, round, begun, is_replaced, told, outputs, writes, written) =
-            Default::default();
+        let (leads, here, attempt, catching_up, failures, round) = Default::default();
+        let (begun, is_replaced, told, outputs, writes, written) = Default::default();
         Restart {
             setup,
             record,
@@ -145,6 +155,7 @@ impl Restart {
             hello_at: now,
             here,
             attempt,
+            catching_up,
             failures,
             not_before: now,
             round,
@@ -188,6 +199,23 @@ impl Restart {
     /// True if everything that this process has promised is written.
     pub fn is_settled(&self) -> bool {
         self.written == self.writes
+    }
+
+    /// Returns the logs of this process, as far as it has reported them.
+    pub fn logs(&self) -> &[LogState] {
+        &self.setup.logs
+    }
+
+    /// Notes the logs of this process: records have come, and are on disk.
+    pub fn set_logs(&mut self, logs: Vec<LogState>, now: Time) {
+        self.at(now);
+        if logs == self.setup.logs {
+            return;
+        }
+        self.setup.logs = logs;
+        if let Some((leader, ballot)) = self.catching_up.filter(|(_, ballot)| *ballot == self.record.promised) {
+            self.promise(leader, ballot);
+        }
     }
 
     /// Notes that the oldest pending record is written.
@@ -259,11 +287,14 @@ impl Restart {
             RestartMessage::Base { view } => self.learn_base(view),
             RestartMessage::Prepare { ballot, base, to } if to == self.setup.me => self.prepare(from, ballot, base),
             RestartMessage::Accept { ballot, value, to } if to == self.setup.me => self.accept(from, ballot, *value),
-            // It is for an earlier process of this member.
-            RestartMessage::Prepare { .. } | RestartMessage::Accept { .. } => {}
             RestartMessage::Promise { base, ballot, accepted, logs, origins } => {
                 self.hear_promise(from, (base, ballot), accepted, logs, origins)
             }
+            RestartMessage::CatchUp { to, ballot, base, logs, .. } if to == self.setup.me => {
+                self.catch_up(from, ballot, base, logs)
+            }
+            // It is for an earlier process of this member.
+            RestartMessage::Prepare { .. } | RestartMessage::Accept { .. } | RestartMessage::CatchUp { .. } => {}
             RestartMessage::Behind { base, promised } => self.hear_behind(base, promised),
             RestartMessage::Accepted { base, ballot } => self.hear_accepted(from, base, ballot),
             RestartMessage::Decided { base, value } => self.decided(base, *value),
@@ -312,6 +343,7 @@ impl Restart {
             members: self.record.view.members.len() as u32,
             missing,
             not_lost: self.not_lost(),
+            behind: self.attempt.as_ref().map(RestartAttempt::behind).unwrap_or_default(),
         }
     }
 

@@ -262,8 +262,13 @@ fn encode_ranks(ranks: &[Rank], members: usize, words: &mut Vec<u64>) {
 
 /// Encodes a name as its length and its bytes, with zeros behind them.
 pub(crate) fn encode_name(name: &str, words: &mut Vec<u64>) {
-    words.push(name.len() as u64);
-    words.extend(name.as_bytes().chunks(8).map(|chunk| {
+    encode_bytes(name.as_bytes(), words);
+}
+
+/// Appends bytes with their number.
+pub(crate) fn encode_bytes(bytes: &[u8], words: &mut Vec<u64>) {
+    words.push(bytes.len() as u64);
+    words.extend(bytes.chunks(8).map(|chunk| {
         let mut bytes = [0; 8];
         bytes[..chunk.len()].copy_from_slice(chunk);
         u64::from_le_bytes(bytes)

@@ -57,7 +57,10 @@ pub enum NoRecords {
     },
     /// Its log does not contain the record after which the wanted ones come.
     #[error("its log lacks the record before them")]
-    Lacks,
+    Lacks {
+        /// The last record of its log before that one, if there is one.
+        last: Option<Position>,
+    },
 }
 
 impl WantedRecords {
@@ -102,15 +105,16 @@ impl WantedRecords {
 
 impl NoRecords {
     pub(super) fn put(self, out: &mut Writer) {
-        let (kind, oldest) = match self {
+        let (kind, position) = match self {
             NoRecords::NotMember => (0, None),
             NoRecords::CatchingUp => (1, None),
             NoRecords::Busy => (2, None),
             NoRecords::Pruned { oldest } => (3, Some(oldest)),
-            NoRecords::Lacks => (4, None),
+            NoRecords::Lacks { last: None } => (4, None),
+            NoRecords::Lacks { last } => (5, last),
         };
         out.u32(kind);
-        oldest.into_iter().for_each(|oldest| put_position(out, oldest));
+        position.into_iter().for_each(|position| put_position(out, position));
     }
 
     pub(super) fn read(from: &mut Reader<'_>) -> Result<NoRecords, WireError> {
@@ -119,7 +123,8 @@ impl NoRecords {
             1 => NoRecords::CatchingUp,
             2 => NoRecords::Busy,
             3 => NoRecords::Pruned { oldest: position(from)? },
-            4 => NoRecords::Lacks,
+            4 => NoRecords::Lacks { last: None },
+            5 => NoRecords::Lacks { last: Some(position(from)?) },
             _ => return Err(WireError::Value { field: "reason for no records" }),
         })
     }

@@ -132,6 +132,36 @@ impl Reader {
         Ok(self.next()?.filter(|record| record.version == version))
     }
 
+    /// The last version below `version`; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn last_before(&mut self, version: Version) -> Result<Option<Version>> {
+        let entry = {
+            let view = self.shared.view();
+            let segments = view.segments.partition_point(|segment| segment.first < version);
+            let Some(segment) = segments.checked_sub(1).and_then(|last| view.segments.get(last)) else {
+                return Ok(None);
+            };
+            let body = segment.body();
+            let entries = body.index.partition_point(|entry| entry.version < version);
+            entries.checked_sub(1).map_or(segment.first, |last| body.index[last].version)
+        };
+        self.seek(entry);
+        self.check_cut()?;
+        let mut last = None;
+        while self.at.is_some() || self.place()? {
+            match self.find()?.filter(|found| found.header.0 < version) {
+                Some(found) => {
+                    last = Some(found.header.0);
+                    self.skip(&found);
+                }
+                None => break,
+            }
+        }
+        Ok(last)
+    }
+
     /// The last record with a clock of at most `clock`: the state as of that time contains it and
     /// nothing later. `None` if all records are later.
     ///

@@ -47,6 +47,19 @@ impl WriterHandle {
         appended.unwrap_or_else(|error| (Err(error), None))
     }
 
+    /// Removes the records of a log after `after`, or all if it is `None`. Returns the last record that is
+    /// left, and its clock. An [`Appender`] of the subgroup can't be used after that: a new one continues.
+    ///
+    /// # Errors
+    /// As [`Log::cut_after`](crate::Log::cut_after); [`Error::Stopped`].
+    pub fn cut_after(&self, subgroup: u32, after: Option<Version>) -> Result<Option<(Version, u64)>> {
+        self.call(move |store| {
+            let log = store.log(subgroup)?;
+            log.cut_after(after)?;
+            Ok(log.last().map(|last| (last, log.last_clock())))
+        })?
+    }
+
     /// As [`Writer::appender`](super::Writer::appender).
     ///
     /// # Errors

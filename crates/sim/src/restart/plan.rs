@@ -49,18 +49,21 @@ pub enum RestartBroken {
     JoinsWithoutRecord,
     /// A process that joins keeps records that the group does not have.
     TailKept,
-    /// A process logs messages of a view before it has the records of the restart.
+    /// A process that joins logs messages of a view before it has the older ones.
     LogsAtOnce,
+    /// A process reports records of a restart before they are on disk.
+    ReportedEarly,
 }
 
 impl RestartBroken {
     /// All broken duties.
-    pub const ALL: [RestartBroken; 5] = [
+    pub const ALL: [RestartBroken; 6] = [
         RestartBroken::ShownEarly,
         RestartBroken::BegunEarly,
         RestartBroken::JoinsWithoutRecord,
         RestartBroken::TailKept,
         RestartBroken::LogsAtOnce,
+        RestartBroken::ReportedEarly,
     ];
 }
 

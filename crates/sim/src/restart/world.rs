@@ -3,6 +3,7 @@ mod checks;
 mod faults;
 mod group;
 mod joining;
+mod levels;
 mod logs;
 mod outcome;
 mod processes;
@@ -13,7 +14,7 @@ use crate::checkers::restart_history::RestartHistory;
 use crate::checkers::{Checked, Invariant, Violation};
 use crate::random::{Random, mix};
 pub use outcome::{RestartCounts, RestartOutcome};
-use spindle_core::control::{Restart, RestartMessage, RestartRecord, RestartView};
+use spindle_core::control::{LogState, Restart, RestartMessage, RestartRecord, RestartView};
 use spindle_core::{Durability, MemberId, Position, Process, Rank, SubgroupSpec, Time, View, ViewId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -78,6 +79,12 @@ enum RestartEvent {
         caught_up: Option<Option<Position>>,
     },
     CatchUp {
+        seat: usize,
+        nonce: u32,
+        log: usize,
+    },
+    /// Records that a log has got for a restart are on disk.
+    Levelled {
         seat: usize,
         nonce: u32,
         log: usize,
@@ -149,6 +156,8 @@ struct RunningMember {
     knows: Option<usize>,
     /// The members that it was told are lost.
     lost: BTreeSet<MemberId>,
+    /// The logs that get records for a restart.
+    levels: BTreeSet<usize>,
     sent: (u64, u64),
 }
 
@@ -181,8 +190,6 @@ struct LackedRecords {
     /// The index of the first message that it does not lack.
     end: usize,
     since: u64,
-    /// True if they are lacked after a restart of a log that is complete.
-    is_complete: bool,
     /// True if they are being copied.
     is_copying: bool,
 }
@@ -409,6 +416,7 @@ impl<'s> RestartWorld<'s> {
                 self.synced(seat, nonce, log, length, caught_up)?;
             }
             RestartEvent::CatchUp { seat, nonce, log } => self.catch_up(seat, nonce, log)?,
+            RestartEvent::Levelled { seat, nonce, log } => self.levelled(seat, nonce, log)?,
             RestartEvent::Crash { seat, nonce, down_ns } => {
                 if self.running(seat, nonce).is_some() && !self.is_calm {
                     self.crash(seat, down_ns);
@@ -443,6 +451,18 @@ impl RestartDisk {
     }
 }
 
+impl RestartDisk {
+    /// The contents of the logs, as a process reports them.
+    fn states(&self) -> Vec<LogState> {
+        let state = |(log, state): (usize, &DiskLog)| LogState {
+            name: log_name(log),
+            last: state.last(),
+            clock: state.last().map_or(0, |last| last.epoch.count() << 32 | last.sequence),
+        };
+        self.logs.iter().enumerate().map(state).collect()
+    }
+}
+
 impl DiskLog {
     fn last(&self) -> Option<Position> {
         self.records.last().map(|(position, _)| *position)
@@ -461,7 +481,8 @@ impl DiskLog {
 
 impl RunningMember {
     fn new(process: Process, since: u64, record: Option<RestartRecord>, phase: MemberPhase) -> RunningMember {
-        RunningMember { process, wakes: u64::MAX, record, phase, knows: None, lost: BTreeSet::new(), sent: (since, 0) }
+        let (knows, lost, levels) = Default::default();
+        RunningMember { process, wakes: u64::MAX, record, phase, knows, lost, levels, sent: (since, 0) }
     }
 
     fn live(&self) -> Option<&LiveMember> {

@@ -335,7 +335,8 @@ impl<'a> Candidate<'a> {
                     return Ok(Sought::Gone);
                 }
             }
-            let news = self.news(control_plane)?.into_iter().filter_map(|news| match news {
+            let news = self.news(control_plane)?.into_iter();
+            let news = news.filter_map(|news| match control_plane.restart_takes(news)? {
                 ControlPlaneEvent::Control(news) => Some(news),
                 _ => None,
             });

@@ -215,8 +215,10 @@ fn a_source_sends_what_it_has_and_says_what_it_lacks() {
     assert_eq!(sends(true, Some((1, 4)), RecordBound::Through(position(Version::new(1, 9))), false).0, 2);
     assert_eq!(sends(true, None, before(1), false), (0, StreamEnd::Complete));
     // It has no record 1:5, and nothing after 1:598.
-    assert_eq!(sends(true, Some((1, 5)), before(2), false), (0, StreamEnd::Lacks));
-    assert_eq!(sends(true, Some((1, 600)), before(2), false), (0, StreamEnd::Lacks));
+    let lacks = |sequence| StreamEnd::Lacks { last: Some(Version::new(1, sequence)) };
+    assert_eq!(sends(true, Some((1, 5)), before(2), false), (0, lacks(4)));
+    assert_eq!(sends(true, Some((1, 301)), before(2), false), (0, lacks(300)));
+    assert_eq!(sends(true, Some((1, 600)), before(2), false), (0, lacks(598)));
     assert_eq!(sends(false, Some((1, 600)), before(2), false), (0, StreamEnd::NotYet));
     source.prune();
     let oldest = source.versions()[0];

@@ -1,11 +1,12 @@
 //! A log that lacks records, and gets them from other processes. It drives the core's [`CatchUp`].
-use super::fetching::{Fetch, FetchCounts, Fetched};
-use super::{TARGET, position};
+use super::fetching::{Cut, Fetch, FetchCounts, Fetched};
+use super::{TARGET, position, version};
 use crate::control_plane::ControlPlane;
 use crate::transfer::TransferWay;
 use spindle_core::control::{CatchUp, CatchUpAim, CatchUpEnd, ControlMessage, NoRecords, RecordBound, RecordGap};
-use spindle_core::{MemberId, Time};
+use spindle_core::{MemberId, Position, Time};
 use spindle_log::{Appender, Error, Version, WriterHandle};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -45,10 +46,18 @@ pub(crate) struct LogCatchUp {
     number: u32,
     last: Option<(Version, u64)>,
     fetch: Option<Fetch>,
+    cut: Option<Cut>,
+    cut_to: Option<Option<Version>>,
     counts: Arc<FetchCounts>,
     /// The appender with which the log continues, if records have been appended.
     appender: Option<Appender>,
     since: Instant,
+}
+
+impl fmt::Debug for LogCatchUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogCatchUp").field("core", &self.core).finish_non_exhaustive()
+    }
 }
 
 impl LogCatchUp {
@@ -71,6 +80,8 @@ impl LogCatchUp {
             number: appender.subgroup(),
             last,
             fetch: None,
+            cut: None,
+            cut_to: None,
             counts: Arc::default(),
             appender: None,
             since: Instant::now(),
@@ -133,6 +144,9 @@ impl LogCatchUp {
             self.last = last;
             self.core.ended(end, last.map(|(last, _)| position(last)), first.map(position), bytes, now);
         }
+        if let Some(last) = self.core.cut() {
+            self.cut(last, control_plane)?;
+        }
         if let Some((source, reply, wanted)) = self.core.ask(now) {
             let from = control_plane.me;
             control_plane.post(source, ControlMessage::WantRecords { incarnation, from, reply, wanted });
@@ -140,9 +154,29 @@ impl LogCatchUp {
         Ok(self.core.end())
     }
 
+    /// Removes the records after this one, which the group does not have.
+    fn cut(&mut self, last: Option<Position>, control_plane: &ControlPlane) -> Result<(), Error> {
+        let Some(cut) = &self.cut else {
+            let [from, to] = [self.last.map(|(last, _)| position(last)), last].map(|at| at.map(|at| at.to_string()));
+            let subgroup = &*self.name;
+            warn!(target: TARGET, subgroup, from, to, "the log is cut: the group continued without its last records");
+            let after = last.map(version);
+            self.cut = Some(Cut::begin(self.writer.clone(), self.number, after, control_plane.notices())?);
+            return Ok(());
+        };
+        if let Some(cut) = cut.result() {
+            self.cut = None;
+            let (last, appender) = cut?;
+            (self.last, self.appender) = (last, Some(appender));
+            self.cut_to = Some(last.map(|(last, _)| last));
+            self.core.has_cut(last.map(|(last, _)| position(last)), control_plane.now());
+        }
+        Ok(())
+    }
+
     /// Returns how long the driver may wait until the next step, if no event comes.
     pub(crate) fn patience(&self, now: Time) -> Duration {
-        if self.fetch.is_some() { LOOK_EVERY } else { self.core.patience(now) }
+        if self.fetch.is_some() || self.cut.is_some() { LOOK_EVERY } else { self.core.patience(now) }
     }
 
     /// Returns whether records come.
@@ -159,6 +193,16 @@ impl LogCatchUp {
         }
     }
 
+    /// Whether the end of the log was removed, and the last record that stayed.
+    pub(crate) fn was_cut(&self) -> Option<Option<Version>> {
+        self.cut_to
+    }
+
+    /// Returns the last record of the log, as far as it is on disk.
+    pub(crate) fn at(&self) -> Option<Version> {
+        self.last.map(|(last, _)| last)
+    }
+
     /// Ends without a result, once no thread appends any more. Returns the appender with which the log
     /// continues, if it is another one than before.
     ///
@@ -167,6 +211,9 @@ impl LogCatchUp {
     pub(crate) fn abandon(mut self) -> Result<Option<Appender>, Error> {
         if let Some(fetch) = self.fetch.take() {
             self.appender = Some(fetch.abandon()?.appender?);
+        }
+        if let Some(cut) = self.cut.take() {
+            self.appender = Some(cut.wait()?.1);
         }
         Ok(self.appender)
     }

@@ -50,6 +50,55 @@ impl Drop for Fetch {
     }
 }
 
+/// A log whose end is being removed. A thread of its own waits for the disk.
+pub(super) struct Cut {
+    done: Receiver<Result<CutLog, Error>>,
+}
+
+/// A log after a cut: its last record with the clock, and the appender with which it continues.
+pub(super) type CutLog = (Option<(Version, u64)>, Appender);
+
+impl Cut {
+    /// Begins to remove the records after this one from the log with this number.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`]: no thread can be started.
+    pub(super) fn begin(
+        writer: WriterHandle,
+        number: u32,
+        after: Option<Version>,
+        notices: &Arc<Notices>,
+    ) -> Result<Cut, Error> {
+        let (tell, done) = channel();
+        let notices = Arc::clone(notices);
+        let thread = thread::Builder::new().name("spindle-catch-up".into());
+        let started = thread.spawn(move || {
+            let last = writer.cut_after(number, after);
+            // The owner may have gone.
+            let _ = tell.send(last.and_then(|last| Ok((last, writer.appender(number)?))));
+            notices.ring();
+        });
+        started.map(|_| Cut { done }).map_err(|_| Error::Stopped)
+    }
+
+    /// Returns the result, once there is one.
+    pub(super) fn result(&self) -> Option<Result<CutLog, Error>> {
+        match self.done.try_recv() {
+            Ok(cut) => Some(cut),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(Error::Stopped)),
+        }
+    }
+
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// Those of the log; [`Error::Stopped`] if the disk hangs.
+    pub(super) fn wait(self) -> Result<CutLog, Error> {
+        self.done.recv_timeout(2 * PATIENCE).map_err(|_| Error::Stopped)?
+    }
+}
+
 /// A stream, and the log to which it goes.
 struct FetchThread {
     writer: WriterHandle,
@@ -128,7 +177,7 @@ impl FetchThread {
             Ok(StreamEnd::Pruned { oldest }) => {
                 RecordStreamEnd::Refused(NoRecords::Pruned { oldest: position(oldest) })
             }
-            Ok(StreamEnd::Lacks) => RecordStreamEnd::Refused(NoRecords::Lacks),
+            Ok(StreamEnd::Lacks { last }) => RecordStreamEnd::Refused(NoRecords::Lacks { last: last.map(position) }),
             Err(FetchError::Stream(error)) => {
                 warn!(target: TARGET, reason = %error, "a stream of records ended early");
                 RecordStreamEnd::Broken

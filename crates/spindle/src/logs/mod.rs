@@ -7,12 +7,12 @@
 use crate::config::Terms;
 use crate::control_plane::ControlPlane;
 use crate::error::{Ended, JoinError};
-use crate::old_logs::{DIRECTORY, position, write};
+use crate::old_logs::{DIRECTORY, position, version, write};
 use crate::shared::{Notices, lock};
 use retention::{PRUNE_EVERY, Pruning};
-use spindle_core::control::{Incarnation, RestartLog, RestartRecord};
+use spindle_core::control::{Incarnation, LogState, RestartRecord};
 use spindle_core::{MemberId, Position, View, ViewId};
-use spindle_log::{DataDirectory, Error, FileDisk, Identity, PayloadKind, Store, Version, Writer};
+use spindle_log::{DataDirectory, Error, FileDisk, Identity, PayloadKind, Store, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -38,8 +38,7 @@ pub use catching_up::CatchUpStatus;
 pub(crate) use catching_up::LogCatchUp;
 use lacking::Lack;
 pub(crate) use replay::Replay;
-pub(crate) use serving::RecordServer;
-use serving::RecordSource;
+pub(crate) use serving::{RecordServer, RecordSource};
 
 pub(crate) use directory::check;
 pub(crate) use durable_frontier::{Copies, DurabilityState, DurableFrontier, Found};
@@ -81,11 +80,11 @@ impl Logs {
     /// segments when this member enters the subgroup. `None` if no subgroup is logged. When this
     /// returns, the view is on disk, and may be shown to others.
     ///
-    /// The logs of an earlier process of this member continue. If they may lack records, they get them
-    /// from the other members.
+    /// The logs of an earlier process of this member continue. If the group lives, they get the records that
+    /// they lack from the other members.
     ///
     /// # Errors
-    /// [`JoinError::NoDataDir`], [`JoinError::LogDir`], [`JoinError::Log`], [`JoinError::OldLogs`],
+    /// [`JoinError::OldCopy`], [`JoinError::NoDataDir`], [`JoinError::LogDir`], [`JoinError::Log`], [`JoinError::OldLogs`],
     /// [`JoinError::OtherIncarnation`].
     pub(crate) fn open(
         terms: &Terms,
@@ -93,9 +92,9 @@ impl Logs {
         control_plane: &mut ControlPlane,
     ) -> Result<Option<Logs>, JoinError> {
         let (me, incarnation) = (control_plane.me, control_plane.incarnation());
-        let (old, longest) = control_plane.take_old_logs().unzip();
+        let (old, restart) = control_plane.take_old_logs().unzip();
         // `None`: the group lives, or is new.
-        let longest: Option<Vec<RestartLog>> = longest.flatten();
+        let restart: Option<Vec<LogState>> = restart.flatten();
         let names: Vec<&String> =
             view.subgroups.iter().filter(|spec| spec.is_logged()).map(|spec| &spec.name).collect();
         let Some(first) = names.first() else { return Ok(None) };
@@ -108,19 +107,20 @@ impl Logs {
                 return Err(JoinError::OtherIncarnation { path, theirs, ours: Incarnation(incarnation) });
             }
             Some(old) => {
-                let (store, mut record, states) = old.into_store();
+                let path = old.path().clone();
+                let (store, mut record, states) = old.into_store()?;
                 for (name, (number, own)) in states {
+                    if let Some(log) = restart.iter().flatten().find(|log| log.name == name)
+                        && is_in(view, me, &name)
+                        && log.last != own.last
+                    {
+                        return Err(JoinError::OldCopy { path, subgroup: name, ends: own.last, needed: log.last });
+                    }
                     // The other members of a living group have logged more.
-                    let lacks = match &longest {
-                        None => own.last.is_some(),
-                        Some(longest) => longest.iter().any(|log| {
-                            log.state.name == name && log.state.last.is_some() && log.state.last != own.last
-                        }),
-                    };
-                    old_logs.insert(name, (number, lacks));
+                    old_logs.insert(name, (number, restart.is_none() && own.last.is_some()));
                 }
                 // The members that restart the group have the view on disk.
-                if longest.is_none() {
+                if restart.is_none() {
                     record.enter(view.clone(), me);
                 }
                 (store, record)
@@ -138,17 +138,12 @@ impl Logs {
                 (store, RestartRecord::first(view.clone(), me, view.id == ViewId(1)))
             }
         };
-        // A log that this process did not have, and others of a group that restarts have.
-        let lacks_new = |name: &str| {
-            let mut longest = longest.iter().flatten();
-            longest.any(|log| log.state.name == name && log.state.last.is_some())
-        };
         let mut numbers = vec![];
         for name in names {
             // Old logs are open already.
             let (number, lacks) = match old_logs.get(name) {
                 Some(old) => *old,
-                None => (store.open_named(name, &mut |_| {})?.0, lacks_new(name)),
+                None => (store.open_named(name, &mut |_| {})?.0, false),
             };
             numbers.push((name.clone(), number, lacks));
         }
@@ -259,6 +254,8 @@ impl Drop for Logs {
     }
 }
 
-fn version(position: Position) -> Version {
-    Version::new(position.epoch.0, position.sequence)
+/// Whether a member is in a subgroup.
+fn is_in(view: &View, me: MemberId, subgroup: &str) -> bool {
+    let spec = view.subgroups.iter().find(|spec| spec.name == subgroup);
+    spec.zip(view.rank_of(me)).is_some_and(|(spec, me)| spec.members.contains(&me))
 }

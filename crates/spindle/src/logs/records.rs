@@ -1,6 +1,6 @@
 //! The polling thread's part of a catch-up: the records that a log lacks, and those that it can send.
 use super::lacking::{Lack, OlderRecords};
-use super::{LogCatchUp, RecordSource, SubgroupLog};
+use super::{LogCatchUp, RecordSource, SubgroupLog, position};
 use crate::control_plane::ControlPlane;
 use crate::error::Ended;
 use crate::transfer::TransferWay;
@@ -48,6 +48,9 @@ impl SubgroupLog {
             // Messages may count as durable with this member that its log will never have.
             let reason = "no member sends the messages that it has not taken while it caught up".to_string();
             return Err(Ended::Log { subgroup: name.to_string(), reason });
+        }
+        if let Some(to) = catch_up.as_ref().and_then(|running| running.was_cut()) {
+            self.last_before = to.map(position);
         }
         if let Some(appender) = catch_up.take().and_then(|running| running.finish(end)) {
             self.appender = appender;

@@ -47,7 +47,7 @@ impl RecordServer {
         source: Result<RecordSource, NoRecords>,
         control_plane: &mut ControlPlane,
     ) {
-        let RecordOrder { from: to, reply, wanted } = order;
+        let RecordOrder { from: to, reply, wanted, .. } = order;
         let has_room = self.served.load(Ordering::Relaxed) < RECORD_STREAMS_MAX;
         let source = match source.and_then(|source| has_room.then_some(source).ok_or(NoRecords::Busy)) {
             Ok(source) => source,
@@ -152,14 +152,16 @@ pub(super) fn first(
         let Some(after) = after.filter(|_| !wanted.may_skip) else {
             return Ok(Ok((if Some(from) == after { from.next() } else { from }, Some(hold))));
         };
-        if readers.durable().is_none_or(|durable| durable < after) {
-            // The disk of the process that asks was faster.
-            return Ok(Err(if *is_complete { StreamEnd::Lacks } else { StreamEnd::NotYet }));
+        let durable = readers.durable();
+        if durable.is_none_or(|durable| durable < after) {
+            // The disk of the process that asks was faster, or the group restarted without it.
+            return Ok(Err(if *is_complete { StreamEnd::Lacks { last: durable } } else { StreamEnd::NotYet }));
         }
-        return Ok(match readers.reader().get(after)? {
-            Some(_) => Ok((after.next(), Some(hold))),
-            None => Err(StreamEnd::Lacks),
-        });
+        let mut reader = readers.reader();
+        if reader.get(after)?.is_some() {
+            return Ok(Ok((after.next(), Some(hold))));
+        }
+        return Ok(Err(StreamEnd::Lacks { last: reader.last_before(after)? }));
     }
     Ok(Err(StreamEnd::NotYet))
 }

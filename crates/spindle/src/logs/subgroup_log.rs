@@ -31,7 +31,7 @@ pub(crate) struct SubgroupLog {
     pub(super) lack: Lack,
     /// The last record that an earlier process has written, and whether all later ones of older epochs
     /// have come from others.
-    last_before: Option<Position>,
+    pub(super) last_before: Option<Position>,
     pub(super) has_all: bool,
     /// Whether nothing is missing any more of what is replayed.
     pub(super) may_replay: bool,

@@ -162,10 +162,43 @@ fn sources_that_can_serve_later_are_asked_again() {
         }],
         [Some(1), Some(1)]
     );
-    scene.refuses(NoRecords::Lacks);
+    scene.refuses(NoRecords::NotMember);
     assert_eq!(scene.asks(), None);
-    let why = CatchUpFailure::Refused(NoRecords::Lacks);
+    let why = CatchUpFailure::Refused(NoRecords::NotMember);
     assert_eq!(scene.catch_up.end(), Some(CatchUpEnd::Stopped { why, gap: None }));
+}
+
+/// Track record: a member that came back after a restart without it kept records that the group did not
+/// have.
+#[test]
+fn records_that_the_group_does_not_have_are_cut() {
+    for last in [Some(at(1, 3)), None] {
+        let mut scene = Scene::new(0, CatchUpAim::All, &[1, 2]);
+        scene.asks().unwrap();
+        scene.refuses(NoRecords::Pruned { oldest: at(7, 0) });
+        scene.asks().unwrap();
+        scene.refuses(NoRecords::Lacks { last });
+        assert_eq!(scene.catch_up.cut(), Some(last));
+        assert_eq!(scene.catch_up.ask(scene.now), None);
+        scene.catch_up.has_cut(last, scene.now);
+        // Both may have what comes now.
+        assert_eq!(scene.asks().map(|(_, wanted)| wanted.after), Some(last));
+        scene.sends(at(2, 0), at(2, 9), 10, RecordStreamEnd::Complete);
+        assert_eq!((scene.catch_up.end(), scene.catch_up.cut()), (Some(CatchUpEnd::Complete { gap: None }), None));
+    }
+    // A source that contradicts itself.
+    let mut scene = Scene::new(0, CatchUpAim::All, &[1]);
+    scene.asks().unwrap();
+    scene.refuses(NoRecords::Lacks { last: Some(at(1, 5)) });
+    assert_eq!((scene.asks(), scene.catch_up.cut()), (None, None));
+}
+
+#[cfg(mutation)]
+#[test]
+#[ignore = "wants a process of its own: cargo xtask mutations"]
+fn mutations_of_cuts_fail_their_test() {
+    use crate::mutation::{Mutation, failure};
+    failure(Mutation::ForeignRecordsKept, records_that_the_group_does_not_have_are_cut);
 }
 
 #[test]

@@ -1,18 +1,19 @@
 //! The agreement on the view with which the group continues: an attempt that this process leads, and
 //! its part in the attempts of others.
 use super::{
-    LogOrigin, LogState, MS, Restart, RestartBallot, RestartLog, RestartMessage, RestartOutput, RestartTo, RestartView,
+    LogOrigin, LogState, LongestLog, MS, Restart, RestartBallot, RestartMessage, RestartOutput, RestartTo, RestartView,
 };
-use crate::ids::{MemberId, Process, Time, ViewId, recovery_tag};
+use crate::ids::{MemberId, Position, Process, Time, ViewId, recovery_tag};
 use crate::mutation::mutation;
-use crate::view::View;
+use crate::view::{SubgroupSpec, View};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// The interval at which unanswered messages of an attempt are sent again.
 const RESEND_EVERY: u64 = 400 * MS;
-/// The duration of the first attempt. After failures it grows up to `1 << DOUBLINGS` times that.
+/// How long the first attempt lasts without progress. After failures it grows up to `1 << DOUBLINGS` times
+/// that.
 const ATTEMPT_FOR: u64 = 4_000 * MS;
 /// The pause after a failed attempt, for the member of the lowest rank. It doubles after each
 /// failure.
@@ -23,9 +24,12 @@ const DOUBLINGS: u32 = 5;
 #[derive(Clone, Debug)]
 pub(super) struct RestartAttempt {
     ballot: RestartBallot,
-    began: Time,
+    /// The begin, or the last progress of a log that catches up.
+    moved: Time,
     sent: Time,
     promised: BTreeMap<MemberId, RestartPromise>,
+    /// The longest logs that members lack, by member. No view is proposed while there are any.
+    behind: BTreeMap<MemberId, Vec<LongestLog>>,
     value: Option<RestartView>,
     accepted: BTreeSet<MemberId>,
 }
@@ -39,7 +43,28 @@ struct RestartPromise {
     origins: Vec<LogOrigin>,
 }
 
+/// A leader's next step, once it has the promises of all members.
+#[derive(Debug)]
+enum Choice {
+    /// It proposes this view.
+    Propose(RestartView),
+    /// It asks these members to get the records that their logs lack.
+    CatchUp(BTreeMap<MemberId, Vec<LongestLog>>),
+}
+
+impl RestartPromise {
+    /// The last record of a log.
+    fn last(&self, name: &str) -> Option<Position> {
+        self.logs.iter().find(|log| log.name == name).and_then(|log| log.last)
+    }
+}
+
 impl RestartAttempt {
+    /// Returns the members whose logs are not complete yet, ascending.
+    pub(super) fn behind(&self) -> Vec<MemberId> {
+        self.behind.keys().copied().collect()
+    }
+
     pub(super) fn resend_at(&self) -> Time {
         Time(self.sent.0 + RESEND_EVERY)
     }
@@ -75,8 +100,8 @@ impl Restart {
         self.round = self.round.max(self.record.promised.round) + 1;
         let Process { id: leader, nonce } = self.setup.me;
         let ballot = RestartBallot { round: self.round, leader, nonce };
-        let (promised, value, accepted) = Default::default();
-        let attempt = RestartAttempt { ballot, began: self.now, sent: self.now, promised, value, accepted };
+        let (promised, behind, value, accepted) = Default::default();
+        let attempt = RestartAttempt { ballot, moved: self.now, sent: self.now, promised, behind, value, accepted };
         self.teller().attempts(ballot, self.record.view.id);
         self.send_attempt(&attempt);
         self.attempt = Some(attempt);
@@ -95,23 +120,26 @@ impl Restart {
         let ballot = attempt.ballot;
         let has_answered = |id: &MemberId| match attempt.value {
             Some(_) => attempt.accepted.contains(id),
-            None => attempt.promised.contains_key(id),
+            None => attempt.promised.contains_key(id) && !attempt.behind.contains_key(id),
         };
         let open: Vec<Process> =
             self.needed().filter(|id| !has_answered(id)).filter_map(|id| self.process(id)).collect();
         for to in open {
-            let message = match &attempt.value {
-                Some(value) => {
-                    RestartMessage::Accept { to, ballot, value: Box::new((self.record.view.id, value.clone())) }
+            let base = self.record.view.id;
+            let message = match (&attempt.value, attempt.behind.get(&to.id)) {
+                (Some(value), _) => RestartMessage::Accept { to, ballot, value: Box::new((base, value.clone())) },
+                (None, Some(logs)) => {
+                    let (logs, cards) = (logs.clone(), Vec::new());
+                    RestartMessage::CatchUp { to, ballot, base, logs, cards }
                 }
-                None => RestartMessage::Prepare { to, ballot, base: self.record.view.clone() },
+                (None, None) => RestartMessage::Prepare { to, ballot, base: self.record.view.clone() },
             };
             self.send(RestartTo::Process(to), message);
         }
     }
 
     fn go_on(&mut self, mut attempt: RestartAttempt) {
-        if self.now.0 >= attempt.began.0 + (ATTEMPT_FOR << self.failures.min(DOUBLINGS)) {
+        if self.now.0 >= attempt.moved.0 + (ATTEMPT_FOR << self.failures.min(DOUBLINGS)) {
             return self.fail();
         }
         if let Some(value) = &attempt.value {
@@ -120,11 +148,23 @@ impl Restart {
                 return self.announce(base, value);
             }
         } else if self.needed().all(|id| attempt.promised.contains_key(&id)) || mutation!(RestartsWithout) {
-            let value = self.choose(&attempt);
-            let Some(value) = value else { return self.fail() };
-            self.teller().proposes(attempt.ballot, &value);
-            (attempt.value, attempt.sent) = (Some(value), self.now);
-            self.send_attempt(&attempt);
+            let was_behind = core::mem::take(&mut attempt.behind);
+            match self.choose(&attempt) {
+                None => return self.fail(),
+                Some(Choice::CatchUp(behind)) => {
+                    let is_new = behind.keys().any(|id| !was_behind.contains_key(id));
+                    attempt.behind = behind;
+                    if is_new {
+                        attempt.sent = self.now;
+                        self.send_attempt(&attempt);
+                    }
+                }
+                Some(Choice::Propose(value)) => {
+                    self.teller().proposes(attempt.ballot, &value);
+                    (attempt.value, attempt.sent) = (Some(value), self.now);
+                    self.send_attempt(&attempt);
+                }
+            }
         }
         if self.now >= attempt.resend_at() {
             attempt.sent = self.now;
@@ -141,16 +181,16 @@ impl Restart {
         }
     }
 
-    /// Returns the newest accepted view, or a view of all members whose logs are complete. `None` if
-    /// no view can continue.
-    fn choose(&self, attempt: &RestartAttempt) -> Option<RestartView> {
+    /// Returns the newest accepted view, or a view of all members whose logs are complete, once they end
+    /// with the same records. `None` if no view can continue.
+    fn choose(&self, attempt: &RestartAttempt) -> Option<Choice> {
         let accepted = attempt.promised.values().filter_map(|promise| promise.accepted.as_ref());
         // A view of which all members are given up can't continue. The recovery replaces it, even if it
         // has begun.
         let continues = |value: &RestartView| value.view.members.iter().any(|id| !self.setup.lost.contains(id));
         let newest = accepted.max_by_key(|(ballot, _)| *ballot).filter(|(_, value)| continues(value));
         if let Some((_, value)) = newest.filter(|_| !mutation!(RestartForgets)) {
-            return Some(value.clone());
+            return Some(Choice::Propose(value.clone()));
         }
         let base = &self.record.view;
         let is_complete = |id: &MemberId| attempt.promised.get(id).is_some_and(|promise| promise.origins.is_empty());
@@ -166,15 +206,20 @@ impl Restart {
         }
         view.begin_epochs();
         // The others may not come back with what only their logs have.
-        let logs = longest_logs(base, &view, attempt);
+        let longest = longest_logs(&view, attempt);
+        let behind = lacking(&view, &longest, attempt);
+        if !behind.is_empty() && !mutation!(RestartProposesUnequal) {
+            return Some(Choice::CatchUp(behind));
+        }
+        let logs: Vec<LogState> = longest.into_iter().map(|log| log.state).collect();
         for spec in view.subgroups.iter_mut().filter(|spec| spec.is_logged()) {
-            let clock = logs.iter().find(|log| log.state.name == spec.name).map_or(0, |log| log.state.clock);
+            let clock = logs.iter().find(|log| log.name == spec.name).map_or(0, |log| log.clock);
             spec.clock = spec.clock.max(clock);
         }
         let members = view.members.iter().map(|id| attempt.promised.get(id).map(|promise| promise.process));
         let members = members.collect::<Option<Vec<Process>>>()?;
         view.check().ok()?;
-        Some(RestartView { view, members, logs })
+        Some(Choice::Propose(RestartView { view, members, logs }))
     }
 
     /// Gives up the attempt, which has failed.
@@ -191,6 +236,7 @@ impl Restart {
     pub(super) fn forget_answers(&mut self, id: MemberId) {
         if let Some(attempt) = &mut self.attempt {
             attempt.promised.remove(&id);
+            attempt.behind.remove(&id);
             attempt.accepted.remove(&id);
             // A view with that member's earlier process may have been accepted. It is proposed again
             // by the next attempt, if so.
@@ -214,14 +260,36 @@ impl Restart {
             self.persist();
         }
         self.defer(ballot);
+        self.promise(from, ballot);
+    }
+
+    /// Sends a promise, which is in the record.
+    pub(super) fn promise(&mut self, to: Process, ballot: RestartBallot) {
         let promise = RestartMessage::Promise {
-            base: base.id,
+            base: self.record.view.id,
             ballot,
             accepted: self.record.accepted.clone().map(Box::new),
             logs: self.setup.logs.clone(),
             origins: self.record.origins.clone(),
         };
-        self.send(RestartTo::Process(from), promise);
+        self.send(RestartTo::Process(to), promise);
+    }
+
+    /// Gets the records that the logs of this process lack. Answers with another promise.
+    pub(super) fn catch_up(&mut self, from: Process, ballot: RestartBallot, base: ViewId, logs: Vec<LongestLog>) {
+        if !self.votes_on(from, base) {
+            return;
+        }
+        if ballot != self.record.promised {
+            return self.send_behind(from);
+        }
+        self.defer(ballot);
+        self.catching_up = Some((from, ballot));
+        let is_behind = |log: &LongestLog| !self.setup.logs.contains(&log.state);
+        if logs.iter().any(is_behind) {
+            self.outputs.push_back((self.writes, RestartOutput::CatchUp(logs)));
+        }
+        self.promise(from, ballot);
     }
 
     pub(super) fn accept(&mut self, from: Process, ballot: RestartBallot, (base, value): (ViewId, RestartView)) {
@@ -276,7 +344,11 @@ impl Restart {
         let is_current = base == self.record.view.id;
         if let Some(attempt) = self.attempt.as_mut().filter(is_mine).filter(|_| is_current) {
             let promise = RestartPromise { process: from, accepted: accepted.map(|accepted| *accepted), logs, origins };
+            let has_moved = attempt.promised.get(&from.id).is_some_and(|before| before.logs != promise.logs);
             attempt.promised.insert(from.id, promise);
+            if has_moved {
+                attempt.moved = self.now;
+            }
         }
     }
 
@@ -331,24 +403,35 @@ impl Restart {
     }
 }
 
-/// For each logged subgroup: the last record of the longest log of a member of `view`, and the members
-/// that have it.
-fn longest_logs(base: &View, view: &View, attempt: &RestartAttempt) -> Vec<RestartLog> {
-    let logged = base.subgroups.iter().filter(|spec| spec.is_logged());
-    let longest = logged.map(|spec| {
-        let logs = || {
-            let of = |promise: &RestartPromise| promise.logs.iter().find(|log| log.name == spec.name).cloned();
-            let promised = attempt.promised.iter().filter(|(id, _)| view.rank_of(**id).is_some());
-            promised.filter_map(move |(id, promise)| Some((*id, of(promise)?)))
+/// For each logged subgroup of `view`: the last record of the longest log of its members, and those that
+/// have it.
+fn longest_logs(view: &View, attempt: &RestartAttempt) -> Vec<LongestLog> {
+    let longest = |spec: &SubgroupSpec| {
+        let promised = || attempt.promised.iter().filter(|(id, _)| view.rank_of(**id).is_some());
+        let logs = promised().filter_map(|(_, promise)| promise.logs.iter().find(|log| log.name == spec.name));
+        let state = match mutation!(RestartTakesShortest) {
+            true => logs.min_by_key(|log| log.last),
+            false => logs.max_by_key(|log| log.last),
         };
-        let key = |log: &LogState| log.last.map(|last| (last.epoch, last.sequence));
-        let last = match mutation!(RestartTakesShortest) {
-            true => logs().map(|(_, log)| log).min_by_key(key),
-            false => logs().map(|(_, log)| log).max_by_key(key),
-        };
-        let state = last.unwrap_or_else(|| LogState { name: spec.name.clone(), last: None, clock: 0 });
-        let holders = logs().filter(|(_, log)| log.last == state.last).map(|(id, _)| id).collect();
-        RestartLog { state, holders }
-    });
-    longest.collect()
+        let state = state.cloned().unwrap_or_else(|| LogState { name: spec.name.clone(), last: None, clock: 0 });
+        let has_it = |promise: &&RestartPromise| promise.last(&spec.name) == state.last;
+        let holders = promised().map(|(_, promise)| promise).filter(has_it).map(|promise| promise.process).collect();
+        LongestLog { state, holders }
+    };
+    view.subgroups.iter().filter(|spec| spec.is_logged()).map(longest).collect()
+}
+
+/// By member of `view`, the logs of its subgroups that do not end with the last record of the longest
+/// one.
+fn lacking(view: &View, longest: &[LongestLog], attempt: &RestartAttempt) -> BTreeMap<MemberId, Vec<LongestLog>> {
+    let mut behind: BTreeMap<MemberId, Vec<LongestLog>> = BTreeMap::new();
+    for log in longest {
+        let spec = view.subgroups.iter().find(|spec| spec.name == log.state.name);
+        let members = spec.into_iter().flat_map(|spec| &spec.members).map(|rank| view.members[rank.index()]);
+        let last = |id: &MemberId| attempt.promised.get(id).and_then(|promise| promise.last(&log.state.name));
+        for id in members.filter(|id| last(id) != log.state.last) {
+            behind.entry(id).or_default().push(log.clone());
+        }
+    }
+    behind
 }

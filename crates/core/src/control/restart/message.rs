@@ -1,8 +1,9 @@
 //! The messages of a restart, as words.
 use super::ballot::{RestartBallot, ballot, put_ballot, take_word};
-use super::record::{self, LogOrigin, LogState, RestartView};
-use crate::ids::{MemberId, Process, ViewId};
+use super::record::{self, LogOrigin, LogState, LongestLog, RestartView};
+use crate::ids::{Process, ViewId};
 use crate::view::View;
+use crate::wire::Card;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -41,6 +42,20 @@ pub enum RestartMessage {
         logs: Vec<LogState>,
         /// As in [`RestartRecord`](super::RestartRecord).
         origins: Vec<LogOrigin>,
+    },
+    /// Asks a member of the base to get the records that its logs lack from processes that have
+    /// them, and to send another [`Promise`](RestartMessage::Promise) with its logs.
+    CatchUp {
+        /// The process that is asked.
+        to: Process,
+        /// The ballot.
+        ballot: RestartBallot,
+        /// The view after which the group continues.
+        base: ViewId,
+        /// The longest logs.
+        logs: Vec<LongestLog>,
+        /// The places of processes that have them, as far as the driver of the sender knows them.
+        cards: Vec<Card>,
     },
     /// The sender has promised a higher ballot.
     Behind {
@@ -83,6 +98,7 @@ const BEHIND: u64 = 105;
 const ACCEPT: u64 = 106;
 const ACCEPTED: u64 = 107;
 const DECIDED: u64 = 108;
+const CATCH_UP: u64 = 109;
 
 impl RestartMessage {
     /// Returns the message as words.
@@ -96,7 +112,7 @@ impl RestartMessage {
             }
             RestartMessage::Prepare { to, ballot, base } => {
                 out.push(PREPARE);
-                put_process(&mut out, *to);
+                record::put_process(&mut out, *to);
                 put_ballot(&mut out, *ballot);
                 record::put_view(&mut out, base);
             }
@@ -107,13 +123,21 @@ impl RestartMessage {
                 record::put_logs(&mut out, logs);
                 record::put_origins(&mut out, origins);
             }
+            RestartMessage::CatchUp { to, ballot, base, logs, cards } => {
+                out.push(CATCH_UP);
+                record::put_process(&mut out, *to);
+                put_ballot(&mut out, *ballot);
+                out.push(base.0);
+                record::put_longest(&mut out, logs);
+                record::put_cards(&mut out, cards);
+            }
             RestartMessage::Behind { base, promised } => {
                 out.extend([BEHIND, base.0]);
                 put_ballot(&mut out, *promised);
             }
             RestartMessage::Accept { to, ballot, value } => {
                 out.push(ACCEPT);
-                put_process(&mut out, *to);
+                record::put_process(&mut out, *to);
                 put_ballot(&mut out, *ballot);
                 out.push(value.0.0);
                 record::put_value(&mut out, &value.1);
@@ -137,7 +161,7 @@ impl RestartMessage {
             HELLO => RestartMessage::Hello { base: ViewId(take_word(from)?) },
             BASE => RestartMessage::Base { view: record::view(from)? },
             PREPARE => {
-                let to = process(from)?;
+                let to = record::process(from)?;
                 RestartMessage::Prepare { to, ballot: ballot(from)?, base: record::view(from)? }
             }
             PROMISE => RestartMessage::Promise {
@@ -147,9 +171,16 @@ impl RestartMessage {
                 logs: record::logs(from)?,
                 origins: record::origins(from)?,
             },
+            CATCH_UP => RestartMessage::CatchUp {
+                to: record::process(from)?,
+                ballot: ballot(from)?,
+                base: ViewId(take_word(from)?),
+                logs: record::longest(from)?,
+                cards: record::cards(from)?,
+            },
             BEHIND => RestartMessage::Behind { base: ViewId(take_word(from)?), promised: ballot(from)? },
             ACCEPT => {
-                let (to, ballot) = (process(from)?, ballot(from)?);
+                let (to, ballot) = (record::process(from)?, ballot(from)?);
                 let value = Box::new((ViewId(take_word(from)?), record::value(from)?));
                 RestartMessage::Accept { to, ballot, value }
             }
@@ -162,13 +193,4 @@ impl RestartMessage {
         };
         from.is_empty().then_some(message)
     }
-}
-
-fn put_process(out: &mut Vec<u64>, process: Process) {
-    out.extend([process.id.0, u64::from(process.nonce)]);
-}
-
-fn process(from: &mut &[u64]) -> Option<Process> {
-    let id = MemberId(take_word(from)?);
-    Some(Process { id, nonce: u32::try_from(take_word(from)?).ok()? })
 }

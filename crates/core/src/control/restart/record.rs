@@ -1,9 +1,11 @@
 //! The record of a member for a restart, the value of the agreement, and both as words.
 use super::ballot::{RestartBallot, ballot, put_ballot, take_word};
 use crate::ids::{MemberId, Position, Process, ViewId};
-use crate::limits::{MEMBERS_MAX, NAME_BYTES_MAX, SUBGROUPS_MAX};
-use crate::membership::proposal::encode_name;
+use crate::limits::{ADDRESS_BYTES_MAX, MEMBERS_MAX, NAME_BYTES_MAX, SUBGROUPS_MAX};
+use crate::membership::proposal::{encode_bytes, encode_name};
 use crate::view::View;
+use crate::wire::Card;
+use crate::wire::bytes::{Reader, Writer};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec;
@@ -33,11 +35,11 @@ pub struct LogState {
 
 /// The longest log of a subgroup.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RestartLog {
+pub struct LongestLog {
     /// Its contents.
     pub state: LogState,
-    /// The members of the view that have it, ascending.
-    pub holders: Vec<MemberId>,
+    /// The processes that have it, by ascending id.
+    pub holders: Vec<Process>,
 }
 
 /// The view with which a group continues after a restart.
@@ -47,9 +49,8 @@ pub struct RestartView {
     pub view: View,
     /// Its processes, in its order.
     pub members: Vec<Process>,
-    /// The longest log of each logged subgroup. All members catch up to it before they log anything
-    /// in the view.
-    pub logs: Vec<RestartLog>,
+    /// The last record of each logged subgroup, which the logs of all its members have.
+    pub logs: Vec<LogState>,
 }
 
 /// A member's record on disk. The record is written before any message reports it, and before the
@@ -66,6 +67,8 @@ pub struct RestartRecord {
     pub accepted: Option<(RestartBallot, RestartView)>,
 }
 
+/// The most bytes of a card: an address, and the fields of fixed size with a rack.
+const CARD_BYTES_MAX: usize = 2 * ADDRESS_BYTES_MAX;
 /// The version of the encoding.
 const FORMAT: u64 = 1;
 
@@ -166,12 +169,15 @@ pub(super) fn view(from: &mut &[u64]) -> Option<View> {
     view.check().is_ok().then_some(view)
 }
 
+fn bytes(from: &mut &[u64], most: usize) -> Option<Vec<u8>> {
+    let length = usize::try_from(take_word(from)?).ok().filter(|length| *length <= most)?;
+    let mut bytes: Vec<u8> = from.split_off(..length.div_ceil(8))?.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let padding = bytes.split_off(length);
+    padding.iter().all(|byte| *byte == 0).then_some(bytes)
+}
+
 fn name(from: &mut &[u64]) -> Option<String> {
-    let length = usize::try_from(take_word(from)?).ok().filter(|length| *length <= NAME_BYTES_MAX)?;
-    let bytes: Vec<u8> = from.split_off(..length.div_ceil(8))?.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let (bytes, padding) = bytes.split_at(length);
-    let text = String::from_utf8(bytes.to_vec()).ok()?;
-    padding.iter().all(|byte| *byte == 0).then_some(text)
+    String::from_utf8(bytes(from, NAME_BYTES_MAX)?).ok()
 }
 
 fn count(from: &mut &[u64], most: usize) -> Option<usize> {
@@ -221,12 +227,53 @@ fn log(from: &mut &[u64]) -> Option<LogState> {
 pub(super) fn put_value(out: &mut Vec<u64>, value: &RestartView) {
     put_view(out, &value.view);
     out.extend(value.members.iter().map(|process| u64::from(process.nonce)));
-    out.push(value.logs.len() as u64);
-    for RestartLog { state, holders } in &value.logs {
+    put_logs(out, &value.logs);
+}
+
+pub(super) fn put_longest(out: &mut Vec<u64>, logs: &[LongestLog]) {
+    out.push(logs.len() as u64);
+    for LongestLog { state, holders } in logs {
         put_log(out, state);
         out.push(holders.len() as u64);
-        out.extend(holders.iter().map(|id| id.0));
+        holders.iter().for_each(|holder| put_process(out, *holder));
     }
+}
+
+pub(super) fn longest(from: &mut &[u64]) -> Option<Vec<LongestLog>> {
+    let one = |from: &mut &[u64]| {
+        let state = log(from)?;
+        let holders = (0..count(from, MEMBERS_MAX)?).map(|_| process(from)).collect::<Option<_>>()?;
+        Some(LongestLog { state, holders })
+    };
+    (0..count(from, SUBGROUPS_MAX)?).map(|_| one(from)).collect()
+}
+
+pub(super) fn put_cards(out: &mut Vec<u64>, cards: &[Card]) {
+    out.push(cards.len() as u64);
+    for card in cards {
+        let mut bytes = Writer::default();
+        card.put(&mut bytes);
+        encode_bytes(&bytes.0, out);
+    }
+}
+
+pub(super) fn cards(from: &mut &[u64]) -> Option<Vec<Card>> {
+    let card = |from: &mut &[u64]| {
+        let bytes = bytes(from, CARD_BYTES_MAX)?;
+        let mut reader = Reader(&bytes);
+        let card = Card::read(&mut reader).ok()?;
+        reader.end().ok().map(|()| card)
+    };
+    (0..count(from, MEMBERS_MAX)?).map(|_| card(from)).collect()
+}
+
+pub(super) fn put_process(out: &mut Vec<u64>, process: Process) {
+    out.extend([process.id.0, u64::from(process.nonce)]);
+}
+
+pub(super) fn process(from: &mut &[u64]) -> Option<Process> {
+    let id = MemberId(take_word(from)?);
+    Some(Process { id, nonce: u32::try_from(take_word(from)?).ok()? })
 }
 
 pub(super) fn value(from: &mut &[u64]) -> Option<RestartView> {
@@ -235,13 +282,7 @@ pub(super) fn value(from: &mut &[u64]) -> Option<RestartView> {
     let process =
         |id: &MemberId, from: &mut &[u64]| Some(Process { id: *id, nonce: u32::try_from(take_word(from)?).ok()? });
     let members = view.members.iter().map(|id| process(id, from)).collect::<Option<Vec<_>>>()?;
-    let longest = |from: &mut &[u64]| {
-        let state = log(from)?;
-        let holders = (0..count(from, MEMBERS_MAX)?).map(|_| take_word(from).map(MemberId)).collect::<Option<_>>()?;
-        Some(RestartLog { state, holders })
-    };
-    let logs = (0..count(from, SUBGROUPS_MAX)?).map(|_| longest(from)).collect::<Option<_>>()?;
-    Some(RestartView { view, members, logs })
+    Some(RestartView { view, members, logs: logs(from)? })
 }
 
 pub(super) fn put_accepted(out: &mut Vec<u64>, accepted: Option<&(RestartBallot, RestartView)>) {

@@ -2,6 +2,7 @@ use super::*;
 use crate::ids::Position;
 use crate::ids::Rank;
 use crate::view::{Durability, SubgroupSpec};
+use crate::wire::Card;
 use alloc::string::ToString;
 use alloc::vec;
 
@@ -28,17 +29,22 @@ struct Cluster {
     processes: BTreeMap<MemberId, (Restart, Process)>,
     begun: BTreeMap<MemberId, RestartView>,
     disks: BTreeMap<MemberId, RestartRecord>,
+    logs: BTreeMap<MemberId, Vec<LogState>>,
+    /// Whether logs get records from others.
+    copies: bool,
 }
 
 impl Cluster {
     fn new() -> Cluster {
-        Cluster { now: Time(0), processes: BTreeMap::new(), begun: BTreeMap::new(), disks: BTreeMap::new() }
+        let (processes, begun, disks, logs) = Default::default();
+        Cluster { now: Time(0), processes, begun, disks, logs, copies: true }
     }
 
     fn start(&mut self, id: u64, record: RestartRecord, logs: Vec<LogState>, lost: &[u64]) {
         let me = Process { id: MemberId(id), nonce: self.now.0 as u32 + id as u32 };
         let lost = lost.iter().copied().map(MemberId).collect();
         self.disks.insert(me.id, record.clone());
+        self.logs.insert(me.id, logs.clone());
         let setup = RestartSetup { me, record, logs, lost };
         let mut restart = Restart::new(setup, self.now);
         restart.set_leads(self.processes.is_empty());
@@ -81,8 +87,24 @@ impl Cluster {
                 self.disks.insert(id, *record);
                 self.processes.get_mut(&id).unwrap().0.persisted(now);
             }
+            RestartOutput::CatchUp(longest) => {
+                for log in longest {
+                    let has_it = |holder: &Process| self.logs[&holder.id].contains(&log.state);
+                    assert!(log.holders.iter().all(has_it));
+                    let runs =
+                        |holder: &Process| self.processes.get(&holder.id).is_some_and(|found| found.1 == *holder);
+                    if self.copies && log.holders.iter().any(runs) {
+                        let logs = self.logs.get_mut(&id).unwrap();
+                        logs.retain(|own| own.name != log.state.name);
+                        logs.push(log.state);
+                    }
+                }
+                self.processes.get_mut(&id).unwrap().0.set_logs(self.logs[&id].clone(), now);
+            }
             RestartOutput::Begin(value) => {
                 assert_eq!(self.disks[&id].view, value.view, "a view is on disk before it begins");
+                let last = |logs: &[LogState]| logs.first().and_then(|log| log.last);
+                assert_eq!(last(&self.logs[&id]), last(&value.logs), "INV-LEVEL");
                 self.begun.insert(id, *value);
             }
         }
@@ -103,9 +125,31 @@ fn a_group_restarts_when_all_members_of_its_last_view_are_back() {
     let begun = &cluster.begun[&MemberId(3)];
     assert_eq!(begun.view.id, ViewId(3));
     assert_eq!(begun.view.members, [MemberId(1), MemberId(3)]);
-    assert_eq!(begun.logs[0].state, log(9, 5));
-    assert_eq!(begun.logs[0].holders, [MemberId(3)]);
+    assert_eq!(begun.logs, [log(9, 5)]);
     assert_eq!(cluster.begun[&MemberId(1)], *begun);
+}
+
+/// Track record: the view of a restart began with logs of different lengths. If all members with the
+/// longest one ended before the others had copied it, those went on without.
+#[test]
+fn no_view_is_proposed_before_all_logs_end_alike() {
+    let mut cluster = Cluster::new();
+    cluster.copies = false;
+    let base = view(1, &[1, 2, 3]);
+    for (id, last) in [(1, 4), (2, 9), (3, 9)] {
+        cluster.start(id, RestartRecord::first(base.clone(), MemberId(id), true), vec![log(last, last)], &[]);
+    }
+    cluster.run(3_000);
+    let waiting = |cluster: &Cluster| cluster.processes[&MemberId(1)].0.waiting();
+    assert_eq!(waiting(&cluster).behind, [MemberId(1)]);
+    assert!(cluster.begun.is_empty());
+    // One member with the records ends: the other one has them, too.
+    cluster.processes.remove(&MemberId(2));
+    cluster.copies = true;
+    cluster.run(1_000);
+    assert_eq!(cluster.begun[&MemberId(1)].logs, [log(9, 9)]);
+    assert_eq!(cluster.logs[&MemberId(1)], [log(9, 9)]);
+    assert_eq!(cluster.begun[&MemberId(3)], cluster.begun[&MemberId(1)]);
 }
 
 #[test]
@@ -158,8 +202,7 @@ fn members_whose_logs_lack_the_begin_are_not_in_the_view() {
     cluster.run(2_000);
     assert_eq!(cluster.begun[&MemberId(1)].view.members, [MemberId(1)]);
     // A record that only the other one has was not durable, and may not come back.
-    let longest = &cluster.begun[&MemberId(1)].logs[0];
-    assert_eq!((longest.state.clone(), &longest.holders[..]), (log(3, 3), &[MemberId(1)][..]));
+    assert_eq!(cluster.begun[&MemberId(1)].logs, [log(3, 3)]);
     assert!(!cluster.begun.contains_key(&MemberId(2)));
     assert_eq!(cluster.disks[&MemberId(2)].view.id, ViewId(3));
     // A log that has got everything is complete.
@@ -227,7 +270,7 @@ fn a_view_begins_when_a_majority_has_it_on_disk() {
                 RestartOutput::Send { message: RestartMessage::Accept { ballot, .. }, .. } => {
                     asked.push((ballot, true))
                 }
-                RestartOutput::Send { .. } => {}
+                RestartOutput::Send { .. } | RestartOutput::CatchUp(_) => {}
             }
         }
         (asked, begun)
@@ -263,9 +306,15 @@ fn words_that_are_none_are_refused() {
         logs: vec![log(4, 4)],
         origins: vec![LogOrigin { name: "a long name of a subgroup".to_string(), since: ViewId(9) }],
     };
-    let words = message.encode();
-    assert_eq!(RestartMessage::decode(&words), Some(message));
-    for cut in 0..words.len() {
-        assert_eq!(RestartMessage::decode(&words[..cut]), None);
+    let card = Card { id: MemberId(4), host: u128::MAX / 3, address: "host:9000".parse().unwrap(), rack: None };
+    let process = Process { id: MemberId(4), nonce: 4 };
+    let (to, ballot, base) = (process, RestartBallot::default(), ViewId(3));
+    let logs = vec![LongestLog { state: log(4, 4), holders: vec![process] }];
+    for message in [message, RestartMessage::CatchUp { to, ballot, base, logs, cards: vec![card] }] {
+        let words = message.encode();
+        assert_eq!(RestartMessage::decode(&words), Some(message));
+        for cut in 0..words.len() {
+            assert_eq!(RestartMessage::decode(&words[..cut]), None);
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::{ControlEvent, Roster, RosterOrder};
 use crate::control::{Address, Card, DialError, Failure, Purpose, RackName};
 use crate::ids::{MemberId, Time};
 use alloc::string::String;
+use alloc::vec::Vec;
 
 impl<W> Roster<W> {
     /// Notes that control messages to these processes of this host did not arrive.
@@ -81,6 +82,12 @@ impl<W> Roster<W> {
         // If the view is a later one, this process misses the member there and dials it again.
         let begun = streams.into_iter().filter(|(view, _)| *view <= self.begun);
         begun.for_each(|(view, id)| self.streams.fail(view, id, failure));
+    }
+
+    /// Notes the addresses of processes that restart the group with this one, as another one of them has
+    /// heard them.
+    pub fn hear_of_places(&mut self, cards: Vec<Card>) {
+        cards.into_iter().for_each(|card| self.learn(card));
     }
 
     /// Notes the address of a process.

@@ -82,9 +82,9 @@ impl<W> Roster<W> {
                 self.news.push(ControlEvent::Wants(ObjectOrder { from, view, reply, objects }));
             }
             ControlMessage::WantRecords { incarnation, from, reply, wanted }
-                if id_conflict.is_none() && incarnation == self.incarnation =>
+                if id_conflict.is_none() && self.may_be_mine(incarnation) =>
             {
-                self.news.push(ControlEvent::WantsRecords(RecordOrder { from, reply, wanted }));
+                self.news.push(ControlEvent::WantsRecords(RecordOrder { from, incarnation, reply, wanted }));
             }
             ControlMessage::NoRecords { from, reply, why } if id_conflict.is_none() => {
                 self.news.push(ControlEvent::NoRecords { from, reply, why });

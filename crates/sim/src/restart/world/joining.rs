@@ -152,7 +152,6 @@ impl RestartWorld<'_> {
     pub(super) fn enter_logs(&mut self, seat: usize, view: usize) -> Checked {
         let (now, logs) = (self.now, self.scene.logs as usize);
         let start = self.views[view].start.clone();
-        let stayed = self.views[view].restart.is_none();
         self.seats[seat].restarts = (false, now);
         let running = self.seats[seat].running.as_mut().expect("it begins a view");
         if let MemberPhase::Live(live) = &mut running.phase {
@@ -162,13 +161,17 @@ impl RestartWorld<'_> {
         let live = LiveMember { view, next: None, at: start.clone(), floor: start.clone(), lacks: vec![None; logs] };
         running.phase = MemberPhase::Live(live);
         let nonce = running.process.nonce;
-        let record = running.record.clone().expect("it has begun a view");
+        let joins = !self.views[view].stayed.contains(&nonce);
+        if !joins {
+            // INV-LEVEL: all logs of a restart end alike before it.
+            (0..logs).for_each(|log| self.note_holes(seat, log));
+            return Ok(());
+        }
         for (log, end) in start.into_iter().enumerate() {
-            if !(stayed && self.is_broken(RestartBroken::TailKept)) {
+            if !self.is_broken(RestartBroken::TailKept) {
                 self.cut_log(seat, log);
             }
-            let is_complete = !record.origins.iter().any(|origin| origin.name == super::log_name(log));
-            let lacks = LackedRecords { end, since: now, is_complete, is_copying: false };
+            let lacks = LackedRecords { end, since: now, is_copying: false };
             if let Some(MemberPhase::Live(live)) = self.running(seat, nonce).map(|running| &mut running.phase) {
                 live.lacks[log] = Some(lacks);
             }

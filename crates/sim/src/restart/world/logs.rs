@@ -179,16 +179,15 @@ impl RestartWorld<'_> {
             for index in lost {
                 let (destroyed, given_up) = (self.destroyed.clone(), self.given_up.clone());
                 let is_excused = |entry: &RestartMessageEntry| {
-                    // A message that was not durable may end with the members that had it. After a
-                    // restart, the log that the group continues with has no such gaps.
+                    // A message that was not durable may end with the members that had it.
                     let was_lost =
                         entry.synced.iter().any(|disk| destroyed.contains_key(disk) || given_up.contains(disk));
-                    was_lost || !lacks.is_complete && entry.durable.is_none()
+                    was_lost || entry.durable.is_none()
                 };
                 self.histories[log].lose(index, is_excused)?;
             }
             let is_late = now >= lacks.since + GAP_NS && self.random.one_in(4);
-            if self.scene.gaps && !lacks.is_complete && is_late && !self.has_complete(seat, log) {
+            if self.scene.gaps && is_late && !self.has_complete(seat, log) {
                 self.outcome.counts.gaps += 1;
                 let until = *positions.last().expect("it lacks records");
                 self.note(|| format!("s{seat}: log {log} begins without the records from {last:?} to {until:?}"));
@@ -254,10 +253,10 @@ impl RestartWorld<'_> {
     /// - the logs of all members of the base begin without it.
     pub(super) fn restart_histories(&mut self, base: &View, value: &RestartView) -> Checked {
         for log in 0..self.scene.logs as usize {
-            let Some(chosen) = value.logs.iter().find(|chosen| chosen.state.name == log_name(log)) else {
+            let Some(chosen) = value.logs.iter().find(|chosen| chosen.name == log_name(log)) else {
                 return DURABLE.broken(format!("the view of a restart names no log {}", log_name(log)));
             };
-            let last = chosen.state.last;
+            let last = chosen.last;
             self.note(|| format!("restart of view {:x}: log {log} continues after {last:?}", base.id.0));
             if let Some(last) = last.filter(|last| self.histories[log].index(*last).is_none()) {
                 self.revive(log, last)?;
@@ -311,8 +310,8 @@ impl RestartWorld<'_> {
             history.cut(end, is_excused)?;
             let clock =
                 value.view.subgroups.iter().find(|spec| spec.name == log_name(log)).map_or(0, |spec| spec.clock);
-            if clock < chosen.state.clock {
-                return DURABLE.broken(format!("a restart begins with clock {clock} after {}", chosen.state.clock));
+            if clock < chosen.clock {
+                return DURABLE.broken(format!("a restart begins with clock {clock} after {}", chosen.clock));
             }
             self.histories[log] = history;
         }

@@ -71,6 +71,8 @@ counts! {
     durable,
     /// Logs that caught up.
     caught_up,
+    /// Logs that got records from others before a restart was decided.
+    levelled,
     /// Logs that began without older records.
     gaps,
     /// Messages of restarts that arrived.

@@ -1,9 +1,9 @@
 //! Processes: their start and end, the orders of a restart, and the writes of records.
-use super::{GroupView, MemberPhase, RecordWrite, RestartBroken, RestartEvent, RestartWorld, RunningMember, log_name};
+use super::{GroupView, MemberPhase, RecordWrite, RestartBroken, RestartEvent, RestartWorld, RunningMember};
 use crate::checkers::{Checked, restart_chain};
 use crate::restart::plan::{MS, S};
 use spindle_core::control::{
-    LogState, Restart, RestartMessage, RestartOutput, RestartRecord, RestartSetup, RestartTo, RestartView,
+    Restart, RestartMessage, RestartOutput, RestartRecord, RestartSetup, RestartTo, RestartView,
 };
 use spindle_core::{MemberId, Process, Time, ViewId};
 use std::collections::BTreeSet;
@@ -38,12 +38,7 @@ impl RestartWorld<'_> {
         let disk = &self.seats[seat].disk;
         let Some(record) = &disk.record else { return };
         let record = RestartRecord::decode(&record.encode()).expect("a record is read as it was written");
-        let logs = disk.logs.iter().enumerate().map(|(log, state)| LogState {
-            name: log_name(log),
-            last: state.last(),
-            clock: state.last().map_or(0, |last| last.epoch.count() << 32 | last.sequence),
-        });
-        let setup = RestartSetup { me, record, logs: logs.collect(), lost: self.lost.clone() };
+        let setup = RestartSetup { me, record, logs: disk.states(), lost: self.lost.clone() };
         let mut restart = Restart::new(setup, Time(self.now));
         restart.set_leads(self.scene.leads >> seat & 1 == 1);
         self.seats[seat].restarts = (true, self.now);
@@ -110,6 +105,7 @@ impl RestartWorld<'_> {
                     }
                     self.write(seat, *record, RecordWrite::Restart);
                 }
+                RestartOutput::CatchUp(logs) => self.level(seat, &logs),
                 RestartOutput::Begin(value) => self.begin_restart(seat, *value)?,
             }
         }
@@ -249,6 +245,7 @@ impl RestartWorld<'_> {
     /// Begins the view of a restart.
     fn begin_restart(&mut self, seat: usize, value: RestartView) -> Checked {
         let processes = value.members.clone();
+        self.is_level(seat, &value)?;
         let found = self.views.iter().position(|view| view.view == value.view && view.processes == processes);
         let running = self.seats[seat].running.as_mut().expect("it runs");
         let MemberPhase::Restarting(restart) = &running.phase else { return Ok(()) };

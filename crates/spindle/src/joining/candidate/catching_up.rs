@@ -4,11 +4,10 @@ use super::{Candidate, Sought};
 use crate::control_plane::{ControlPlane, ControlPlaneEvent, after};
 use crate::error::JoinError;
 use crate::logs::LogCatchUp;
+use crate::old_logs::OldLogs;
 use spindle_core::control::{CatchUpAim, ControlEvent, ControlMessage, Incarnation, RecordBound, Request, Seek};
 use spindle_core::{MemberId, View, ViewId};
-use spindle_log::Appender;
 use spindle_transport::rendezvous::ControlSocket;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// The pause between two questions for the newest view.
@@ -38,9 +37,9 @@ impl Candidate<'_> {
     /// The group is another one than that of the logs, or nothing more reaches the disk.
     fn catch_up(&mut self, control_plane: &mut ControlPlane) -> Result<bool, JoinError> {
         // Its group lives: it takes part in no restart.
-        let Some(old) = control_plane.end_restart() else { return Ok(false) };
+        let Some(mut old) = control_plane.end_restart()? else { return Ok(false) };
         let (path, theirs) = (old.path().clone(), old.incarnation());
-        let (old, caught_up) = old.lend(|appenders| self.catch_up_all(control_plane, theirs, appenders))?;
+        let caught_up = self.catch_up_all(control_plane, theirs, &mut old);
         control_plane.keep_old_logs(old);
         caught_up?;
         match &self.known {
@@ -56,21 +55,24 @@ impl Candidate<'_> {
         &mut self,
         control_plane: &mut ControlPlane,
         incarnation: u128,
-        appenders: &mut BTreeMap<String, Appender>,
+        old: &mut OldLogs,
     ) -> Result<(), JoinError> {
         let (now, me) = (control_plane.now(), control_plane.me);
         let mut running: Vec<(String, LogCatchUp)> = vec![];
-        for (name, appender) in appenders.iter().filter(|(_, appender)| appender.last().is_some()) {
-            // All epochs: those that begin meanwhile, too.
-            let terms = (RecordBound::Before(ViewId(u64::MAX)), CatchUpAim::Most);
-            running.push((name.clone(), LogCatchUp::new(name, appender, terms, me, now)));
-        }
-        let run = self.run(control_plane, incarnation, &mut running, appenders);
-        for (name, catch_up) in running {
-            if let Some(appender) = catch_up.abandon()? {
-                appenders.insert(name, appender);
+        let names: Vec<String> = old.names().cloned().collect();
+        for name in &names {
+            let appender = old.appender(name)?;
+            if appender.last().is_some() {
+                // All epochs: those that begin meanwhile, too.
+                let terms = (RecordBound::Before(ViewId(u64::MAX)), CatchUpAim::Most);
+                running.push((name.clone(), LogCatchUp::new(name, &appender, terms, me, now)));
             }
         }
+        let run = self.run(control_plane, incarnation, &mut running);
+        for (_, catch_up) in running {
+            catch_up.abandon()?;
+        }
+        names.iter().try_for_each(|name| old.look(name))?;
         run
     }
 
@@ -80,7 +82,6 @@ impl Candidate<'_> {
         control_plane: &mut ControlPlane,
         incarnation: u128,
         running: &mut Vec<(String, LogCatchUp)>,
-        appenders: &mut BTreeMap<String, Appender>,
     ) -> Result<(), JoinError> {
         let mut asked: Option<Instant> = None;
         while !running.is_empty() {
@@ -106,8 +107,7 @@ impl Candidate<'_> {
                 match catch_up.step(incarnation, control_plane)? {
                     None => at += 1,
                     Some(end) => {
-                        let (name, catch_up) = running.remove(at);
-                        appenders.extend(catch_up.finish(end).map(|appender| (name, appender)));
+                        running.remove(at).1.finish(end);
                     }
                 }
             }

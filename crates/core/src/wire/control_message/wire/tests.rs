@@ -127,7 +127,7 @@ fn samples() -> Vec<ControlMessage> {
         ControlMessage::NoRecords { from, reply: 4, why: NoRecords::CatchingUp },
         ControlMessage::NoRecords { from, reply: 4, why: NoRecords::Busy },
         ControlMessage::NoRecords { from, reply: 4, why: NoRecords::Pruned { oldest: position(9) } },
-        ControlMessage::NoRecords { from, reply: 4, why: NoRecords::Lacks },
+        ControlMessage::NoRecords { from, reply: 4, why: NoRecords::Lacks { last: None } },
     ]
 }
 

@@ -1,0 +1,123 @@
+//! Logs that get records from others before a restart is decided, so that all end alike.
+use super::{MemberPhase, RestartBroken, RestartEvent, RestartWorld, log_name};
+use crate::checkers::{Checked, Invariant};
+use spindle_core::control::{LongestLog, RestartView};
+use spindle_core::{MemberId, Position, Time};
+
+const LEVEL: Invariant = Invariant(27, "logs of a restart end alike");
+
+impl RestartWorld<'_> {
+    /// Lets the logs of a process that restarts get the records that they lack, from processes that
+    /// have them and that it reaches.
+    pub(super) fn level(&mut self, seat: usize, logs: &[LongestLog]) {
+        for (log, longest) in (0..self.scene.logs as usize)
+            .filter_map(|log| Some((log, logs.iter().find(|longest| longest.state.name == log_name(log))?)))
+        {
+            let Some(running) = &self.seats[seat].running else { return };
+            let nonce = running.process.nonce;
+            let state = &self.seats[seat].disk.logs[log];
+            if running.levels.contains(&log) || state.last() == longest.state.last {
+                continue;
+            }
+            let is_source = |other: &usize| {
+                let running = self.seats[*other].running.as_ref();
+                let runs = running.is_some_and(|running| longest.holders.contains(&running.process));
+                *other != seat && runs && self.passes(*other, seat)
+            };
+            let Some(source) = (0..self.seats.len()).find(is_source) else { continue };
+            let theirs = self.seats[source].disk.logs[log].clone();
+            let own = &mut self.seats[seat].disk.logs[log];
+            // Records that the other one does not have are not the group's, if its log reaches back far
+            // enough.
+            let begins = theirs.records.first().map(|(position, _)| *position);
+            if own.last() >= begins {
+                let kept =
+                    own.records.iter().take_while(|(position, _)| Some(*position) < begins || theirs.has(*position));
+                let kept = kept.count();
+                own.records.truncate(kept);
+                own.synced = own.synced.min(kept);
+            }
+            let last = own.last();
+            own.holes.extend(theirs.holes.iter().filter(|(_, until)| Some(*until) > last));
+            if let Some(begins) = begins.filter(|begins| Some(*begins) > last) {
+                // What comes before is missing in both.
+                let skipped = self.histories[log].entries().iter().map(|entry| entry.position);
+                let until = skipped.take_while(|position| *position < begins).last();
+                own.holes.extend(until.filter(|until| Some(*until) > last).map(|until| (last, until)));
+            }
+            own.records.extend(theirs.records.iter().filter(|(position, _)| Some(*position) > last));
+            self.outcome.counts.levelled += 1;
+            self.note(|| format!("s{seat}: log {log} gets the records after {last:?} from s{source}"));
+            let running = self.seats[seat].running.as_mut().expect("it runs");
+            running.levels.insert(log);
+            self.after(self.scene.sync_ns, RestartEvent::Levelled { seat, nonce, log });
+            if self.is_broken(RestartBroken::ReportedEarly) {
+                self.report(seat);
+            }
+        }
+    }
+
+    /// Notes that the records are on disk.
+    pub(super) fn levelled(&mut self, seat: usize, nonce: u32, log: usize) -> Checked {
+        let Some(running) = self.running(seat, nonce) else { return Ok(()) };
+        running.levels.remove(&log);
+        let state = &mut self.seats[seat].disk.logs[log];
+        let from = state.synced;
+        state.synced = state.records.len();
+        self.note_synced(seat, log, from);
+        self.report(seat);
+        self.settle(seat)
+    }
+
+    /// Reports the logs on disk to the restart.
+    fn report(&mut self, seat: usize) {
+        let now = Time(self.now);
+        let early = self.is_broken(RestartBroken::ReportedEarly);
+        let mut states = self.seats[seat].disk.states();
+        let Some(running) = &mut self.seats[seat].running else { return };
+        let MemberPhase::Restarting(restart) = &mut running.phase else { return };
+        for log in running.levels.iter().filter(|_| !early) {
+            let before = restart.logs().iter().find(|state| state.name == log_name(*log));
+            states.retain(|state| state.name != log_name(*log));
+            states.extend(before.cloned());
+        }
+        states.sort_by(|a, b| a.name.cmp(&b.name));
+        restart.set_logs(states, now);
+    }
+
+    /// Notes the older records that a log lacks which was not complete before a restart. If another log
+    /// were complete, the member would not be in the view.
+    pub(super) fn note_holes(&mut self, seat: usize, log: usize) {
+        let record = self.seats[seat].running.as_ref().and_then(|running| running.record.as_ref());
+        if !record.is_some_and(|record| record.origins.iter().any(|origin| origin.name == log_name(log))) {
+            return;
+        }
+        let state = &mut self.seats[seat].disk.logs[log];
+        let mut before = None;
+        for entry in self.histories[log].entries() {
+            if !entry.gone && !state.has(entry.position) && !state.skips(entry.position) {
+                state.holes.push((before, entry.position));
+            }
+            before = Some(entry.position);
+        }
+    }
+
+    /// Checks that the logs of a process end as the restart that it begins says.
+    pub(super) fn is_level(&self, seat: usize, value: &RestartView) -> Checked {
+        let disk = &self.seats[seat].disk;
+        for log in &value.logs {
+            let number = (0..disk.logs.len()).find(|number| log_name(*number) == log.name);
+            let state = number.map(|number| &disk.logs[number]);
+            let last: Option<Position> =
+                state.and_then(|state| state.records[..state.synced].last()).map(|(position, _)| *position);
+            if last != log.last {
+                let id = MemberId(disk.number.into());
+                return LEVEL.broken(format!(
+                    "member {} begins view {:?}, its {} ends with {last:?} on disk, and the view with {:?}",
+                    id.0, value.view.id, log.name, log.last
+                ));
+            }
+        }
+        Ok(())
+    }
+}
