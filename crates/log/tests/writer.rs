@@ -67,7 +67,7 @@ fn a_failure_without_a_commit_is_reported() {
     // Either the frontier of the idle log can't be recorded, or this value.
     writer.post(|store| drop(store.journal().put(1, b"ballot")));
     let outcome = outcomes.recv_timeout(LONG).expect("a report");
-    assert!(matches!(outcome, Outcome { subgroup: SUBGROUP, result: Err(Error::Poisoned { .. }) }), "{outcome:?}");
+    assert!(matches!(outcome, Outcome { subgroup: SUBGROUP, result: Err(Error::Poisoned { .. }), .. }), "{outcome:?}");
     assert!(appender.failure().is_some());
 }
 

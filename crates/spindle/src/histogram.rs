@@ -5,7 +5,7 @@ use std::time::Duration;
 const BOUNDS: usize = 22;
 
 /// Counts of durations, in buckets from a microsecond to ten seconds.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Histogram {
     counts: [u64; BOUNDS + 1],
     sum: Duration,

@@ -3,7 +3,8 @@
 //! All families are defined in one table, [`FAMILIES`]. The page `docs/guide/monitoring.md` explains
 //! them, and a test compares both.
 use crate::histogram::Histogram;
-use crate::status::Status;
+use crate::logs::LogStatus;
+use crate::status::{Status, SubgroupStatus};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -52,11 +53,15 @@ enum MetricValues {
     OfSubgroup(fn(&SubgroupStats) -> u64),
     /// The time from claim to delivery in each subgroup.
     Latency,
+    /// The time that commits took in each logged subgroup.
+    Commits,
+    /// A gauge of each logged subgroup.
+    OfLog(fn(&SubgroupStatus, &LogStatus) -> f64),
     /// A gauge of each member of each subgroup.
     OfMember(fn(&crate::MemberStatus) -> f64),
 }
 
-use MetricValues::{Counter, Gauge, OfMember, OfSubgroup};
+use MetricValues::{Counter, Gauge, OfLog, OfMember, OfSubgroup};
 
 /// All metrics.
 const FAMILIES: &[Family] = &[
@@ -169,6 +174,48 @@ const FAMILIES: &[Family] = &[
         values: OfMember(|member| member.lagging_for.unwrap_or_default().as_secs_f64()),
     },
     Family {
+        name: "spindle_log_commit_duration",
+        unit: Some(Unit::Seconds),
+        help: "Time of a commit: the write and the sync of one or more messages",
+        values: MetricValues::Commits,
+    },
+    Family {
+        name: "spindle_log_persist_lag",
+        unit: None,
+        help: "Sequence numbers that every member has received and that are not on the disk of this member",
+        values: OfLog(|subgroup, log| lag(subgroup.stable, log.persisted)),
+    },
+    Family {
+        name: "spindle_log_durable_lag",
+        unit: None,
+        help: "Sequence numbers that every member has received and that are not on the disks of all members",
+        values: OfLog(|subgroup, log| lag(subgroup.stable, log.durable)),
+    },
+    Family {
+        name: "spindle_log_queued",
+        unit: Some(Unit::Bytes),
+        help: "Bytes that wait for the disk",
+        values: OfLog(|_, log| log.queued_bytes as f64),
+    },
+    Family {
+        name: "spindle_log_disk",
+        unit: Some(Unit::Bytes),
+        help: "Bytes of the log's files, with space for messages to come",
+        values: OfLog(|_, log| log.disk_bytes as f64),
+    },
+    Family {
+        name: "spindle_log_full",
+        unit: None,
+        help: "1 while the disk has no space for the log, else 0",
+        values: OfLog(|_, log| f64::from(u8::from(log.is_full))),
+    },
+    Family {
+        name: "spindle_log_catching_up",
+        unit: None,
+        help: "1 while the log gets records that it lacks from other members, else 0",
+        values: OfLog(|_, log| f64::from(u8::from(log.catching_up.is_some()))),
+    },
+    Family {
         name: "spindle_handler_slow_calls",
         unit: None,
         help: "Upcalls that took longer than an eighth of suspect_after",
@@ -232,8 +279,8 @@ impl Collector for Metrics {
         for family in FAMILIES {
             let kind = match family.values {
                 Counter(_) | OfSubgroup(_) => MetricType::Counter,
-                Gauge(_) | OfMember(_) => MetricType::Gauge,
-                MetricValues::Histogram(_) | MetricValues::Latency => MetricType::Histogram,
+                Gauge(_) | OfMember(_) | OfLog(_) => MetricType::Gauge,
+                MetricValues::Histogram(_) | MetricValues::Latency | MetricValues::Commits => MetricType::Histogram,
             };
             let metric = encoder.encode_descriptor(family.name, family.help, family.unit.as_ref(), kind)?;
             family.values.encode(metric, &self.group, &status)?;
@@ -247,6 +294,7 @@ impl MetricValues {
         let group = ("group", group);
         let subgroups = status.subgroups.iter().map(|of| (&*of.name, &of.stats, &of.latency));
         let subgroups = subgroups.chain(status.former.iter().map(|of| (&*of.name, &of.stats, &of.latency)));
+        let logs = status.subgroups.iter().filter_map(|subgroup| Some((subgroup, subgroup.log.as_ref()?)));
         match self {
             Counter(read) => counter(metric.encode_family(&[group])?, read(status)),
             Gauge(read) => metric.encode_family(&[group])?.encode_gauge(&read(status)),
@@ -263,6 +311,19 @@ impl MetricValues {
                 }
                 Ok(())
             }
+            MetricValues::Commits => {
+                for (subgroup, log) in logs {
+                    histogram(metric.encode_family(&[group, ("subgroup", &*subgroup.name)])?, &log.commits)?;
+                }
+                Ok(())
+            }
+            OfLog(read) => {
+                for (subgroup, log) in logs {
+                    let labels = [group, ("subgroup", &*subgroup.name)];
+                    metric.encode_family(&labels)?.encode_gauge(&read(subgroup, log))?;
+                }
+                Ok(())
+            }
             OfMember(read) => {
                 for subgroup in &status.subgroups {
                     for member in &subgroup.members {
@@ -275,6 +336,11 @@ impl MetricValues {
             }
         }
     }
+}
+
+/// How many sequence numbers a frontier is behind. While older epochs are not complete, it counts as 0.
+fn lag(stable: u64, frontier: Option<u64>) -> f64 {
+    stable.saturating_sub(frontier.unwrap_or(0)) as f64
 }
 
 fn counter(mut metric: MetricEncoder<'_>, value: u64) -> fmt::Result {

@@ -260,7 +260,10 @@ impl Status {
                     "persisted": log.persisted,
                     "durable": log.durable,
                     "queued_bytes": log.queued_bytes,
+                    "disk_bytes": log.disk_bytes,
                     "is_full": log.is_full,
+                    "commits": log.commits.count(),
+                    "commits_us": u64::try_from(log.commits.sum().as_micros()).unwrap_or(u64::MAX),
                     "catching_up": log.catching_up.map(|status| json!({
                         "source": status.source.map(|id| id.0),
                         "records": status.records,

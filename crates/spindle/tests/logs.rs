@@ -107,6 +107,8 @@ fn what_is_durable_is_in_the_log_of_each_member_in_the_order_of_delivery() {
     group.poll_until("durable", |_| receipts.iter().all(|receipt| receipt.durable().wait(Duration::ZERO).is_ok()));
     let log = group.nodes[0].0.status().subgroups[0].log.unwrap();
     assert!(log.durable <= log.persisted && log.durable.is_some() && !log.is_full, "{log:?}");
+    assert!(log.commits.count() > 0 && log.commits.sum() > Duration::ZERO, "{log:?}");
+    assert!(log.disk_bytes >= 1 << 20, "a segment: {log:?}");
     assert_eq!(group.nodes[0].0.status().subgroups[1].log, None);
     let logs: Vec<Vec<Logged>> = (1..=3).map(|member| read(&log_dir(&scratch, member), "ledger")).collect();
     assert!(logs[0].is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1));

@@ -1,6 +1,6 @@
 //! The loop of the thread.
 use super::flow::Flow;
-use super::{COMMANDS_PER_COMMIT, Command, FULL_RETRY, Outcome, SpareRequest};
+use super::{COMMANDS_PER_COMMIT, Command, FULL_RETRY, Outcome, SPARE_RETRY, SpareRequest};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::log::Log;
@@ -21,6 +21,8 @@ pub(super) struct Thread {
     spares: SyncSender<SpareRequest>,
     /// The subgroups for which a spare segment is being made.
     asked: Vec<u32>,
+    /// The subgroups for which none could be made, and when that was.
+    refused: BTreeMap<u32, Instant>,
     report: Box<dyn FnMut(Outcome) + Send>,
     upkeep: Option<Upkeep>,
 }
@@ -28,7 +30,16 @@ pub(super) struct Thread {
 impl Thread {
     pub(super) fn new(store: Store, spares: SyncSender<SpareRequest>, report: Box<dyn FnMut(Outcome) + Send>) -> Self {
         let queue = Queue::new(store.config().batch_bytes);
-        Self { store, queue, flows: BTreeMap::new(), spares, asked: Vec::new(), report, upkeep: None }
+        Self {
+            store,
+            queue,
+            flows: BTreeMap::new(),
+            spares,
+            asked: Vec::new(),
+            refused: BTreeMap::new(),
+            report,
+            upkeep: None,
+        }
     }
 
     /// Serves until it is to stop.
@@ -143,7 +154,7 @@ impl Thread {
                     let _ = log.add_spare(&path);
                 } else if made.is_err() {
                     // The disk is full or failing. The commit that needs the space reports it.
-                    self.asked.push(subgroup);
+                    self.refused.insert(subgroup, Instant::now());
                 }
             }
             Command::Stop => return true,
@@ -153,7 +164,9 @@ impl Thread {
 
     fn ask_for_spares(&mut self) {
         for subgroup in self.store.subgroups_open() {
-            if !self.asked.contains(&subgroup)
+            let waits = self.refused.get(&subgroup).is_some_and(|refused| refused.elapsed() < SPARE_RETRY);
+            if !waits
+                && !self.asked.contains(&subgroup)
                 && let Ok(log) = self.store.log(subgroup)
                 && let Some(path) = log.wanted_spare()
                 && self.spares.try_send((subgroup, path)).is_ok()
@@ -166,7 +179,9 @@ impl Thread {
     /// Commits one round. Returns whether a batch found no space.
     fn commit(&mut self) -> bool {
         let mut batches = self.queue.next_round();
+        let began = Instant::now();
         let results = self.store.commit(&mut batches);
+        let took = began.elapsed();
         let chunk_bytes = self.store.config().chunk_bytes;
         let mut was_full = false;
         for (batch, result) in batches.into_iter().zip(results) {
@@ -192,7 +207,8 @@ impl Thread {
                     self.queue.remove(subgroup);
                 }
             }
-            (self.report)(Outcome { subgroup, result });
+            let disk_bytes = self.store.log(subgroup).map_or(0, |log| log.disk_bytes());
+            (self.report)(Outcome { subgroup, result, took, disk_bytes });
         }
         self.spread_poison();
         if let Some(upkeep) = &mut self.upkeep {
@@ -207,7 +223,8 @@ impl Thread {
         let failure = Error::Poisoned { cause: cause.to_owned() };
         for (subgroup, (flow, _)) in &self.flows {
             if flow.failure.set(failure.clone()).is_ok() {
-                (self.report)(Outcome { subgroup: *subgroup, result: Err(failure.clone()) });
+                let (subgroup, result) = (*subgroup, Err(failure.clone()));
+                (self.report)(Outcome { subgroup, result, took: Duration::ZERO, disk_bytes: 0 });
             }
         }
         self.queue.clear();

@@ -32,6 +32,8 @@ const COMMANDS_PER_COMMIT: usize = 4 * COMMANDS_MAX;
 const RETURNED_MAX: usize = 64;
 /// The time after which a batch that found no space is tried again.
 const FULL_RETRY: Duration = Duration::from_millis(20);
+/// The pause before a spare segment is made again that could not be made.
+const SPARE_RETRY: Duration = Duration::from_secs(5);
 
 /// The outcome of the records of one subgroup in a commit.
 #[derive(Debug)]
@@ -41,6 +43,10 @@ pub struct Outcome {
     /// The durable frontier, or why nothing more becomes durable. A batch without space
     /// ([`Error::Full`]) is not lost: it waits in the queue and is tried again.
     pub result: Result<Option<Version>>,
+    /// How long the commit took: the writes and the syncs of all subgroups in it.
+    pub took: Duration,
+    /// The bytes of the subgroup's segments on disk, spares included.
+    pub disk_bytes: u64,
 }
 
 /// The subgroup that wants a spare segment, and the path for it.

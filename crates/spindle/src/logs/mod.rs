@@ -12,7 +12,7 @@ use crate::shared::{Notices, lock};
 use retention::{PRUNE_EVERY, Pruning};
 use spindle_core::control::{Incarnation, LogState, RestartRecord};
 use spindle_core::{MemberId, Position, View, ViewId};
-use spindle_log::{DataDirectory, Error, FileDisk, Identity, PayloadKind, Store, Writer};
+use spindle_log::{DataDirectory, Error, FileDisk, Identity, Outcome, PayloadKind, Store, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -26,6 +26,7 @@ mod directory;
 mod durable_frontier;
 mod fetching;
 mod lacking;
+mod meter;
 mod records;
 mod replay;
 mod retention;
@@ -37,6 +38,7 @@ mod tests;
 pub use catching_up::CatchUpStatus;
 pub(crate) use catching_up::LogCatchUp;
 use lacking::Lack;
+use meter::LogMeters;
 pub(crate) use replay::Replay;
 pub(crate) use serving::{RecordServer, RecordSource};
 
@@ -149,11 +151,19 @@ impl Logs {
         }
         write(&mut store, &record)?;
         let notices = Arc::clone(control_plane.notices());
-        let told = Arc::clone(&notices);
-        let writer = Writer::start(store, move |_| told.ring())?;
+        let (told, meters) = (Arc::clone(&notices), LogMeters::default());
+        for (_, number, _) in &numbers {
+            meters.note_size(*number, store.log(*number)?.disk_bytes());
+        }
+        let metered = meters.clone();
+        let report = move |outcome: Outcome| {
+            metered.note(&outcome);
+            told.ring();
+        };
+        let writer = Writer::start(store, report)?;
         let (mut logs, mut vacant) = (vec![], BTreeMap::new());
         for (name, number, lacks) in numbers {
-            let log = SubgroupLog::new(writer.appender(number)?, lacks, replays);
+            let log = SubgroupLog::new(writer.appender(number)?, lacks, replays, meters.clone());
             logs.push((number, Arc::clone(&log.frontier)));
             vacant.insert(name, log);
         }

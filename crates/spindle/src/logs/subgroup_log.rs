@@ -1,7 +1,9 @@
 //! The log of one subgroup, at the polling thread.
+use super::meter::{LogMeter, LogMeters};
 use super::{CatchUpStatus, DurableFrontier, Lack, Replay, TARGET, position};
 use crate::error::Ended;
 use crate::handler::LoggedExtent;
+use crate::histogram::Histogram;
 use spindle_core::{Position, Record, Records, Rows, SubgroupSpec, ViewId};
 use spindle_log::{Appender, Error, LoggedMessage, Readers, Version};
 use std::fmt;
@@ -39,6 +41,7 @@ pub(crate) struct SubgroupLog {
     entered: Option<ViewId>,
     /// Whether its messages have to be given to the handler, and how far that is.
     pub(crate) replay: Option<Replay>,
+    meters: LogMeters,
 }
 
 impl fmt::Debug for SubgroupLog {
@@ -65,13 +68,18 @@ pub struct LogStatus {
     /// How far the log is if it lacks records, and gets them from other members. Meanwhile nothing
     /// counts as persisted, and messages wait in the rings.
     pub catching_up: Option<CatchUpStatus>,
+    /// How long the commits of this log took: the write and the sync of one or more messages.
+    pub commits: Histogram,
+    /// The bytes of its files, with space for messages to come.
+    pub disk_bytes: u64,
 }
 
 impl SubgroupLog {
     /// Returns the log that continues with `appender`. It may lack records of older epochs. `replays`
     /// says that the member was started again.
-    pub(super) fn new(appender: Appender, lacks: bool, replays: bool) -> SubgroupLog {
+    pub(super) fn new(appender: Appender, lacks: bool, replays: bool, meters: LogMeters) -> SubgroupLog {
         SubgroupLog {
+            meters,
             last_before: appender.last().map(|(last, _)| position(last)),
             has_all: false,
             may_replay: !lacks,
@@ -241,6 +249,8 @@ impl SubgroupLog {
         let catching_up = self.lack.status();
         let is_full = self.appender.is_full() || catching_up.is_some_and(|status| status.is_full);
         let queued_bytes = self.appender.queued_bytes();
-        self.is_active.then_some(LogStatus { persisted, durable, queued_bytes, is_full, catching_up })
+        let LogMeter { commits, disk_bytes } = self.meters.read(self.appender.subgroup());
+        let status = LogStatus { persisted, durable, queued_bytes, is_full, catching_up, commits, disk_bytes };
+        self.is_active.then_some(status)
     }
 }
