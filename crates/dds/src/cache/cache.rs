@@ -1,5 +1,5 @@
 //! The cache: its parts, and questions about them.
-use super::effects::{CacheCounters, RejectedReason};
+use super::effects::{CacheCounters, Effects, RejectedReason};
 use super::event::{CacheChange, SetId};
 use super::indices::{Indices, Timer};
 use super::rules::Rules;
@@ -9,6 +9,7 @@ use crate::filter::ContentFilter;
 use crate::id::{Guid, InstanceHandle, Position};
 use crate::instance::{Instance, InstanceState, StateMask, ViewState};
 use crate::qos::{DataReaderQos, SubscriberQos};
+use crate::time::DdsTime;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
@@ -29,7 +30,8 @@ pub(super) struct PendingSet<P> {
 
 /// The cache of a reader. `P` is a serialised sample, or a reference to one.
 ///
-/// Events must arrive in the order of their positions, and time must not run backwards.
+/// Events must arrive in the order of their positions. Each operation that takes the time first does all
+/// that is due. A time before an earlier one counts as the earlier one.
 pub struct ReaderCache<P> {
     pub(super) rules: Rules,
     pub(super) key_of: KeyReader<P>,
@@ -40,6 +42,10 @@ pub struct ReaderCache<P> {
     pub(super) loans: BTreeMap<u64, Vec<InstanceHandle>>,
     pub(super) loan_next: u64,
     pub(super) in_access: bool,
+    /// The latest time that the cache was given.
+    pub(super) clock: DdsTime,
+    /// The effects of the passage of time that no call has returned.
+    pub(super) owed: Effects,
 }
 
 /// The state of an instance.
@@ -96,6 +102,8 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             loans: BTreeMap::new(),
             loan_next: 0,
             in_access: false,
+            clock: DdsTime::EARLIEST,
+            owed: Effects::default(),
         })
     }
 

@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
-    /// Applies an event.
+    /// Applies an event, after all that is due.
     pub fn deliver(&mut self, position: Position, event: ReaderEvent<P>, now: DdsTime) -> Effects {
-        let mut effects = Effects::default();
-        let at = Moment::at(position, now);
+        let at = Moment::at(position, self.advance(now));
+        let mut effects = std::mem::take(&mut self.owed);
         match event {
             ReaderEvent::Change(change) if self.rules.settings.coherent && change.set.is_some() => {
                 self.buffer(position, change, &mut effects);

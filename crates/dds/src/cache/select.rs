@@ -91,7 +91,8 @@ pub struct Selection<P> {
 type Place = (InstanceHandle, u64);
 
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
-    /// Reads samples, which stay in the cache as read.
+    /// Reads samples, which stay in the cache as read. All that is due is done first. The next
+    /// [`poll`](ReaderCache::poll) or [`deliver`](ReaderCache::deliver) returns its effects.
     ///
     /// # Errors
     /// `NoData` if no sample is selected, `BadParameter` if the instance is unknown,
@@ -201,7 +202,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             let what = "samples at GROUP scope are read within an access".to_owned();
             return Err(DdsError::PreconditionNotMet { what, remedy: "call begin_access first" });
         }
-        self.expire(now);
+        self.advance(now);
         let mut max = select.max_samples;
         let found = match select.scope {
             Scope::Instance(handle) => {

@@ -8,29 +8,56 @@ use crate::time::{DdsDuration, DdsTime};
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Does all that is due.
     pub fn poll(&mut self, now: DdsTime) -> Effects {
-        let mut effects = Effects::default();
-        let due = |cache: &Self| cache.rules.indices.timers.first().copied().filter(|(at, ..)| *at <= now);
-        while let Some((at, timer, handle)) = due(self) {
-            match timer {
-                Timer::Release => {
-                    if let Some(instance) = self.instances.get_mut(&handle) {
-                        self.rules.release(instance, now, &mut effects);
-                    }
-                    self.collect(handle);
-                }
-                Timer::Deadline => self.miss(handle, at, now, &mut effects),
-                Timer::Purge => self.purge(handle),
-            }
-        }
-        self.expire(now);
-        effects
+        self.advance(now);
+        std::mem::take(&mut self.owed)
     }
 
-    /// Returns when [`ReaderCache::poll`] has something to do next.
+    /// Returns when [`ReaderCache::poll`] has something to do next. A time that has passed means that effects
+    /// wait to be returned.
     pub fn wake_at(&self) -> Option<DdsTime> {
+        if self.owed != Effects::default() {
+            return Some(self.clock);
+        }
         let timer = self.rules.indices.timers.first().map(|(at, ..)| *at);
         let expiry = self.rules.indices.expiries.first().map(|(at, ..)| *at);
         timer.into_iter().chain(expiry).min()
+    }
+
+    /// Does all that is due, and returns the time.
+    ///
+    /// Every operation that takes the time begins here. Each timer takes effect at its own time, in the
+    /// order of these times. So the contents do not depend on how often the cache is polled.
+    pub(super) fn advance(&mut self, now: DdsTime) -> DdsTime {
+        self.clock = self.clock.max(now);
+        while let Some(due) = self.next_due().filter(|due| due.at() <= self.clock) {
+            match due {
+                Due::Expiry(entry) => self.expire(entry),
+                Due::Timer((at, timer, handle)) => self.fire(timer, handle, at),
+            }
+        }
+        self.clock
+    }
+
+    /// Returns what is due first. At one time samples expire first, so no timer makes them visible.
+    fn next_due(&self) -> Option<Due> {
+        let timer = self.rules.indices.timers.first().copied().map(Due::Timer);
+        let expiry = self.rules.indices.expiries.first().copied().map(Due::Expiry);
+        expiry.into_iter().chain(timer).min_by_key(Due::at)
+    }
+
+    fn fire(&mut self, timer: Timer, handle: InstanceHandle, at: DdsTime) {
+        let mut effects = std::mem::take(&mut self.owed);
+        match timer {
+            Timer::Release => {
+                if let Some(instance) = self.instances.get_mut(&handle) {
+                    self.rules.release(instance, at, &mut effects);
+                }
+                self.collect(handle);
+            }
+            Timer::Deadline => self.miss(handle, at, self.clock, &mut effects),
+            Timer::Purge => self.purge(handle),
+        }
+        self.owed = effects;
     }
 
     /// Counts the periods in which an instance got no sample (DDS 2.2.3.7).
@@ -63,19 +90,34 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         self.collect(handle);
     }
 
-    /// Removes samples whose LIFESPAN has ended (DDS 2.2.3.16).
-    pub(super) fn expire(&mut self, now: DdsTime) {
-        let due = |cache: &Self| cache.rules.indices.expiries.first().copied().filter(|(at, ..)| *at <= now);
-        while let Some(entry) = due(self) {
-            let (_, handle, arrival) = entry;
-            self.rules.indices.expiries.remove(&entry);
-            if let Some(instance) = self.instances.get_mut(&handle)
-                && let Some(index) = instance.find(arrival)
-            {
-                self.rules.indices.remove(&self.rules.settings, instance, index);
-                self.rules.counters.expired += 1;
-            }
-            self.collect(handle);
+    /// Removes a sample whose LIFESPAN has ended (DDS 2.2.3.16).
+    fn expire(&mut self, entry: Expiry) {
+        let (_, handle, arrival) = entry;
+        self.rules.indices.expiries.remove(&entry);
+        if let Some(instance) = self.instances.get_mut(&handle)
+            && let Some(index) = instance.find(arrival)
+        {
+            self.rules.indices.remove(&self.rules.settings, instance, index);
+            self.rules.counters.expired += 1;
+        }
+        self.collect(handle);
+    }
+}
+
+/// The end of a sample's LIFESPAN.
+type Expiry = (DdsTime, InstanceHandle, u64);
+
+/// What the passage of time does.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    Expiry(Expiry),
+    Timer((DdsTime, Timer, InstanceHandle)),
+}
+
+impl Due {
+    fn at(&self) -> DdsTime {
+        match self {
+            Due::Expiry((at, ..)) | Due::Timer((at, ..)) => *at,
         }
     }
 }

@@ -70,6 +70,9 @@ pub(crate) struct Model {
     /// Strength, lifespan and liveliness.
     writers: BTreeMap<Guid, (i32, Option<i64>, bool)>,
     pub(crate) counters: CacheCounters,
+    now: i64,
+    /// The effects of the passage of time that were not returned.
+    owed: Effects,
 }
 
 impl Model {
@@ -80,6 +83,8 @@ impl Model {
             samples: Vec::new(),
             writers: BTreeMap::new(),
             counters: CacheCounters::default(),
+            now: 0,
+            owed: Effects::default(),
         }
     }
 
@@ -135,7 +140,8 @@ impl Model {
     }
 
     pub(crate) fn deliver(&mut self, position: Position, event: &ReaderEvent<Payload>, now: i64) -> Effects {
-        let mut effects = Effects::default();
+        self.catch_up(now);
+        let mut effects = std::mem::take(&mut self.owed);
         let liveness = |writer, before, now| WriterLiveness { writer, before, now };
         match event {
             ReaderEvent::Change(change) => {
@@ -397,25 +403,35 @@ impl Model {
 
     /// Returns what is due first: a time, a kind in the order of kinds, and the instance.
     fn due(&self) -> Option<(i64, u8, u8)> {
-        let each = self.instances.iter().flat_map(|(key, own)| {
+        let expiries = self.samples.iter().filter_map(|sample| Some((sample.expires?, 0, sample.instance)));
+        let timers = self.instances.iter().flat_map(|(key, own)| {
             let release = own.pending.as_ref().and(own.accepted).map(|accepted| accepted + self.policies.separation);
             [release, own.deadline, own.purge]
                 .into_iter()
                 .enumerate()
-                .filter_map(|(kind, at)| Some((at?, kind as u8, *key)))
+                .filter_map(|(kind, at)| Some((at?, kind as u8 + 1, *key)))
         });
-        each.min()
+        expiries.chain(timers).min()
     }
 
     pub(crate) fn poll(&mut self, now: i64) -> Effects {
-        let mut effects = Effects::default();
+        self.catch_up(now);
+        std::mem::take(&mut self.owed)
+    }
+
+    /// Does what is due, one thing after another, each as of its own time.
+    fn catch_up(&mut self, now: i64) {
+        self.now = now;
+        let mut effects = std::mem::take(&mut self.owed);
         while let Some((at, kind, key)) = self.due().filter(|(at, ..)| *at <= now) {
+            let before = self.samples.len();
             match kind {
                 0 => {
-                    self.release(key, now, &mut effects);
-                    self.collect();
+                    self.samples.retain(|sample| sample.instance != key || sample.expires.is_none_or(|end| end > at));
+                    self.counters.expired += (before - self.samples.len()) as u64;
                 }
-                1 => {
+                1 => self.release(key, at, &mut effects),
+                2 => {
                     let period = self.policies.deadline.unwrap();
                     let periods = (now - at) / period + 1;
                     let owner = self.owner(key);
@@ -423,7 +439,6 @@ impl Model {
                     effects.deadlines.push(MissedDeadline { instance: handle(key), owner, periods: periods as u32 });
                 }
                 _ => {
-                    let before = self.samples.len();
                     self.samples.retain(|sample| sample.instance != key);
                     self.counters.purged += (before - self.samples.len()) as u64;
                     let own = self.instances.get_mut(&key).unwrap();
@@ -431,24 +446,16 @@ impl Model {
                     if own.pending.is_none() {
                         own.writers.clear();
                     }
-                    self.collect();
                 }
             }
+            self.collect();
         }
-        self.expire(now);
-        effects
-    }
-
-    fn expire(&mut self, now: i64) {
-        let before = self.samples.len();
-        self.samples.retain(|sample| sample.expires.is_none_or(|expires| expires > now));
-        self.counters.expired += (before - self.samples.len()) as u64;
-        self.collect();
+        self.owed = effects;
     }
 
     pub(crate) fn wake_at(&self) -> Option<DdsTime> {
-        let expiry = self.samples.iter().filter_map(|sample| sample.expires).min();
-        self.due().map(|(at, ..)| at).into_iter().chain(expiry).min().map(at)
+        let owes = self.owed != Effects::default();
+        if owes { Some(at(self.now)) } else { self.due().map(|(time, ..)| at(time)) }
     }
 
     pub(crate) fn count(&self, states: StateMask) -> usize {
@@ -472,7 +479,7 @@ impl Model {
         lends: bool,
         now: i64,
     ) -> Option<Vec<Sample<Payload>>> {
-        self.expire(now);
+        self.catch_up(now);
         let mut found: Vec<ModelSample> = self.samples.clone();
         found.retain(|sample| self.selects(sample, states));
         match scope {

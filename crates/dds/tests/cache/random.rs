@@ -8,7 +8,8 @@ use spindle_dds::cache::*;
 use spindle_dds::instance::*;
 use spindle_dds::policy::*;
 use spindle_dds::qos::{DataReaderQos, QosSet};
-use spindle_dds::{DdsDuration, Guid, ReturnCode};
+use spindle_dds::{DdsDuration, Guid, InstanceHandle, ReturnCode};
+use std::collections::BTreeMap;
 
 fn policies(chance: &mut Chance) -> Policies {
     Policies {
@@ -122,6 +123,10 @@ impl Run {
 
     fn step(&mut self) {
         let (chance, fixture) = (&mut self.chance, &mut self.fixture);
+        // Time passes before any operation, not only before a poll.
+        if chance.one_in(3) {
+            fixture.now += chance.below(5) as i64;
+        }
         match chance.below(12) {
             0..=6 => {
                 let event = event(chance, fixture.now);
@@ -227,4 +232,53 @@ fn the_cache_and_the_model_agree() {
         }
     }
     assert!(accesses as u64 > 10 * seeds, "{accesses} reads of {seeds} seeds found samples");
+}
+
+/// Returns the sum of effects: the missed periods of each instance, and the numbers of other effects.
+fn sum(total: &mut Total, effects: &[Effects]) {
+    for effects in effects {
+        total.available |= effects.data_available;
+        total.rejected.extend(effects.rejected.iter().copied());
+        for missed in &effects.deadlines {
+            *total.missed.entry(missed.instance).or_default() += missed.periods;
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Total {
+    available: bool,
+    rejected: Vec<(RejectedReason, InstanceHandle)>,
+    missed: BTreeMap<InstanceHandle, u32>,
+}
+
+/// A cache that is polled at every time, and one that is never polled, have the same contents and effects.
+#[test]
+fn polls_change_nothing() {
+    for seed in 1..300 {
+        let mut chance = Chance::new(seed);
+        let qos = qos(&policies(&mut chance));
+        let subscriber = presented(PresentationQosPolicyAccessScopeKind::Topic, false, chance.one_in(2));
+        let [mut polled, mut lazy] = [(); 2].map(|()| Fixture::new(&qos, &subscriber));
+        for _ in 0..200 {
+            let now = lazy.now + chance.below(6) as i64;
+            (polled.now..=now).for_each(|time| polled.advance(time));
+            lazy.now = now;
+            if chance.one_in(4) {
+                let (states, max) = (states(&mut chance), chance.pick(&[1, 100]));
+                let select = Select::any().states(states).max_samples(max);
+                assert_eq!(polled.take(&select).ok(), lazy.take(&select).ok(), "seed {seed}");
+            } else {
+                let event = event(&mut chance, now);
+                polled.event(event.clone());
+                lazy.event(event);
+            }
+            assert_eq!(polled.cache.counters(), lazy.cache.counters(), "seed {seed}");
+        }
+        lazy.advance(lazy.now);
+        let mut totals = [Total::default(), Total::default()];
+        sum(&mut totals[0], &polled.effects);
+        sum(&mut totals[1], &lazy.effects);
+        assert_eq!(totals[0], totals[1], "seed {seed}");
+    }
 }

@@ -14,8 +14,8 @@ fn samples_expire_by_their_source_timestamp() {
     reader.event(ReaderEvent::Change(change(A, Write, 1, 2, 4)));
     reader.now = 11;
     reader.event(ReaderEvent::Change(change(A, Write, 1, 3, 1)));
-    assert_eq!(reader.cache.counters().expired, 1);
-    assert_eq!(reader.cache.wake_at(), Some(at(10)));
+    assert_eq!(reader.cache.counters().expired, 2);
+    assert_eq!(reader.cache.wake_at(), Some(at(14)));
     assert_eq!(reader.taken(), "1=2");
     reader.write(A, 1, 4);
     reader.advance(21);
@@ -125,4 +125,69 @@ fn instances_that_are_not_alive_are_purged() {
     reader.write(A, 1, 5);
     let samples = reader.read(&Select::any()).unwrap();
     assert_eq!(samples[0].info.disposed_generation_count, 0);
+}
+
+/// No call polls: the delivery, the read and the take come later than what is due.
+#[test]
+fn a_delivery_first_does_what_is_due() {
+    let mut reader = separated(true);
+    reader.write(A, 1, 1);
+    reader.now = 4;
+    reader.write(A, 1, 2);
+    // The separation of value 2 has ended, so it comes before value 3, which waits from then on.
+    reader.now = 13;
+    reader.write(A, 1, 3);
+    assert_eq!(reader.cache.wake_at(), Some(at(20)));
+    assert_eq!(reader.taken(), "1=1 1=2");
+    reader.now = 20;
+    let samples = reader.take(&Select::any()).unwrap();
+    assert_eq!((text(&samples).as_str(), samples[0].info.reception_timestamp), ("1=3", at(20)));
+    // The read has made a sample visible, which no effect has said yet.
+    assert_eq!(reader.cache.wake_at(), Some(at(20)));
+    reader.effects.clear();
+    reader.write(A, 2, 1);
+    assert!(reader.effects[0].data_available);
+    assert_eq!(reader.cache.wake_at(), None);
+}
+
+#[test]
+fn a_late_write_does_not_hide_a_missed_deadline() {
+    let mut qos = keep_all();
+    qos.deadline.period = nanos(10);
+    let mut reader = Fixture::of(&qos);
+    reader.write(A, 1, 1);
+    reader.effects.clear();
+    reader.now = 25;
+    reader.write(A, 1, 2);
+    assert_eq!(reader.effects[0].deadlines.iter().map(|missed| missed.periods).collect::<Vec<_>>(), [2]);
+    reader.now = 36;
+    assert_eq!(reader.taken(), "1=1 1=2");
+    reader.advance(36);
+    assert_eq!(reader.effects[1].deadlines.iter().map(|missed| missed.periods).collect::<Vec<_>>(), [1]);
+    reader.advance(36);
+    assert_eq!(reader.effects[2], Effects::default());
+}
+
+#[test]
+fn a_sample_whose_lifespan_has_ended_leaves_its_place_to_the_next() {
+    let mut qos = keep_all();
+    qos.resource_limits.max_samples_per_instance = Length::Limited(1);
+    let mut reader = Fixture::of(&qos);
+    reader.event(ReaderEvent::WriterMatched(WriterInfo { lifespan: nanos(10), ..writer(A, 1) }));
+    reader.write(A, 1, 1);
+    reader.now = 10;
+    reader.write(A, 1, 2);
+    assert_eq!((reader.cache.counters().rejected, reader.cache.counters().expired), (0, 1));
+    assert_eq!(reader.taken(), "1=2");
+}
+
+#[test]
+fn time_does_not_run_backwards() {
+    let mut qos = keep_all();
+    qos.deadline.period = nanos(10);
+    let mut reader = Fixture::of(&qos);
+    reader.advance(100);
+    reader.now = 50;
+    reader.write(A, 1, 1);
+    assert_eq!(reader.cache.wake_at(), Some(at(110)));
 }
