@@ -175,11 +175,15 @@ impl Rules {
         let Some(mut sample) = instance.pending.take() else { return };
         if sample.expires <= now {
             self.counters.expired += 1;
-            return;
+        } else {
+            sample.arrival = self.indices.next_arrival();
+            sample.reception = now;
+            self.store(instance, sample, effects);
         }
-        sample.arrival = self.indices.next_arrival();
-        sample.reception = now;
-        self.store(instance, sample, effects);
+        if instance.state != InstanceState::Alive {
+            // The sample would have revived the instance.
+            self.indices.set_timer(instance, Timer::Deadline, None);
+        }
     }
 
     fn sample<P>(&mut self, writer: Guid, source_timestamp: DdsTime, at: Moment) -> Stored<P> {

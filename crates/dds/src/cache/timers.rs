@@ -72,21 +72,15 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         effects.deadlines.push(MissedDeadline { instance: handle, owner, periods });
     }
 
-    /// Forgets an instance that is not alive, with samples that were not taken (DDS 2.2.3.22). A sample
-    /// that waits for the minimum separation will revive it, so its writers stay.
+    /// Removes the samples of an instance that is not alive, also those that were not taken (DDS 2.2.3.22).
+    ///
+    /// An instance without writers is forgotten thereby, once no loan refers to it. A disposed one has
+    /// writers, which may write it again: they stay, as do its owner, its newest source timestamp and its
+    /// generations.
     fn purge(&mut self, handle: InstanceHandle) {
         let Some(instance) = self.instances.get_mut(&handle) else { return };
         self.rules.counters.purged += self.rules.remove_all(instance);
         self.rules.indices.set_timer(instance, Timer::Purge, None);
-        if instance.pending.is_some() {
-            return;
-        }
-        instance.owner = None;
-        for own in std::mem::take(&mut instance.writers) {
-            if let Some(writer) = self.rules.writers.get_mut(&own.writer) {
-                writer.instances.remove(&handle);
-            }
-        }
         self.collect(handle);
     }
 

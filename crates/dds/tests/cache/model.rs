@@ -340,6 +340,8 @@ impl Model {
             } else {
                 self.accept(ModelSample { received: now, ..sample }, effects);
             }
+            let own = self.instances.get_mut(&key).unwrap();
+            own.deadline = own.deadline.filter(|_| own.state == InstanceState::Alive);
         }
     }
 
@@ -441,11 +443,7 @@ impl Model {
                 _ => {
                     self.samples.retain(|sample| sample.instance != key);
                     self.counters.purged += (before - self.samples.len()) as u64;
-                    let own = self.instances.get_mut(&key).unwrap();
-                    own.purge = None;
-                    if own.pending.is_none() {
-                        own.writers.clear();
-                    }
+                    self.instances.get_mut(&key).unwrap().purge = None;
                 }
             }
             self.collect();

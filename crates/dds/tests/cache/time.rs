@@ -117,14 +117,64 @@ fn instances_that_are_not_alive_are_purged() {
     reader.now = 9;
     reader.write(A, 3, 2);
     reader.advance(10);
-    assert_eq!((reader.state(1), reader.cache.counters().purged), (None, 2));
+    assert_eq!(reader.cache.counters().purged, 2);
+    assert_eq!(reader.cache.instance(handle(1)).unwrap().writers, [A]);
     reader.advance(20);
     assert_eq!(reader.state(2), None);
     assert_eq!(reader.taken(), "3=1 3! 3=2");
-    // A new life begins without memory of the one that was purged.
-    reader.write(A, 1, 5);
-    let samples = reader.read(&Select::any()).unwrap();
-    assert_eq!(samples[0].info.disposed_generation_count, 0);
+    // A life without writers begins without memory of the one that was purged.
+    reader.write(A, 2, 5);
+    let samples = reader.take(&Select::any()).unwrap();
+    assert_eq!(samples[0].info.no_writers_generation_count, 0);
+    // Without writers nothing keeps a disposed instance.
+    reader.change(A, Unregister, 1, 0);
+    assert_eq!(reader.state(1), None);
+}
+
+#[test]
+fn a_purge_of_samples_keeps_the_disposed_instance() {
+    let mut qos = keep_all();
+    qos.reader_data_lifecycle.autopurge_disposed_samples_delay = nanos(10);
+    qos.ownership.kind = OwnershipQosPolicyKind::Exclusive;
+    qos.destination_order.kind = DestinationOrderQosPolicyKind::BySourceTimestamp;
+    let mut reader = Fixture::of(&qos);
+    reader.write(A, 1, 1);
+    reader.write(B, 1, 2);
+    reader.event(ReaderEvent::Change(change(B, Dispose, 1, 0, 5)));
+    reader.advance(10);
+    assert_eq!((reader.cache.counters().purged, reader.taken().as_str()), (3, ""));
+    // B still owns the instance, and the time of its dispose is known.
+    assert_eq!(reader.owner(1), Some(B));
+    reader.write(A, 1, 3);
+    reader.event(ReaderEvent::Change(change(B, Write, 1, 4, 4)));
+    assert_eq!((reader.cache.counters().not_owned, reader.cache.counters().late), (1, 1));
+    reader.write(B, 1, 5);
+    let samples = reader.take(&Select::any()).unwrap();
+    assert_eq!((text(&samples).as_str(), samples[0].info.disposed_generation_count), ("1=5", 1));
+    // An instance without writers is forgotten when no loan refers to it.
+    reader.change(B, DisposeUnregister, 1, 0);
+    let loan = reader.cache.read(&Select::any(), at(reader.now)).unwrap().loan;
+    reader.change(A, Unregister, 1, 0);
+    reader.advance(20);
+    assert_eq!(reader.state(1), Some(InstanceState::NotAliveDisposed));
+    reader.cache.return_loan(loan).unwrap();
+    assert_eq!((reader.state(1), reader.cache.footprint()), (None, 0));
+}
+
+#[test]
+fn an_instance_that_is_not_alive_misses_no_deadline() {
+    let mut qos = keep_all();
+    qos.time_based_filter.minimum_separation = nanos(10);
+    qos.deadline.period = nanos(20);
+    let mut reader = Fixture::of(&qos);
+    reader.event(ReaderEvent::WriterMatched(WriterInfo { lifespan: nanos(5), ..writer(A, 1) }));
+    reader.write(A, 1, 1);
+    reader.change(A, Dispose, 1, 0);
+    reader.write(A, 1, 2);
+    // The lifespan of the sample that would revive the instance ends before the separation.
+    reader.advance(10);
+    assert_eq!(reader.state(1), Some(InstanceState::NotAliveDisposed));
+    assert_eq!(reader.cache.wake_at(), None);
 }
 
 /// No call polls: the delivery, the read and the take come later than what is due.
