@@ -10,13 +10,17 @@ use crate::id::{Guid, InstanceHandle, Position};
 use crate::instance::{Instance, InstanceState, StateMask, ViewState};
 use crate::qos::{DataReaderQos, SubscriberQos};
 use crate::time::DdsTime;
+use spindle_xcdr::CdrReadError;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
 /// Returns the serialised key of a serialised sample.
-pub type KeyReader<P> = Arc<dyn Fn(&P) -> Arc<[u8]> + Send + Sync>;
+///
+/// # Errors
+/// Those of a sample that is not of the type. It counts as lost.
+pub type KeyReader<P> = Arc<dyn Fn(&P) -> Result<Arc<[u8]>, CdrReadError> + Send + Sync>;
 
 /// A coherent set whose end has not arrived.
 #[derive(Clone, Debug)]
@@ -92,6 +96,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             writers: BTreeMap::new(),
             indices: Indices::default(),
             counters: CacheCounters::default(),
+            known: 0,
         };
         Ok(ReaderCache {
             rules,
@@ -131,9 +136,9 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         self.rules.counters
     }
 
-    /// Returns the number of instances.
+    /// Returns the number of instances that the application may know.
     pub fn instance_count(&self) -> usize {
-        self.instances.len()
+        self.rules.known
     }
 
     /// Returns the number of samples with data.
@@ -151,7 +156,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
 
     /// Returns the handle of a key that the reader knows: `lookup_instance` (DDS 2.2.2.5.3.30).
     pub fn lookup_instance(&self, key: InstanceHandle) -> Option<InstanceHandle> {
-        self.instances.contains_key(&key).then_some(key)
+        self.known(key).map(|own| own.handle)
     }
 
     /// Returns the serialised key of an instance: `get_key_value` (DDS 2.2.2.5.3.29).
@@ -159,12 +164,12 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// # Errors
     /// `BadParameter` if the reader does not know the instance.
     pub fn key_value(&self, instance: InstanceHandle) -> Result<Arc<[u8]>, DdsError> {
-        self.instances.get(&instance).map(|own| own.key.clone()).ok_or_else(|| unknown(instance))
+        self.known(instance).map(Instance::key).ok_or_else(|| unknown(instance))
     }
 
     /// Returns the state of an instance that the reader knows.
     pub fn instance(&self, instance: InstanceHandle) -> Option<InstanceInfo> {
-        let own = self.instances.get(&instance)?;
+        let own = self.known(instance)?;
         Some(InstanceInfo {
             state: own.state,
             view: own.view,
@@ -185,7 +190,12 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// # Errors
     /// The limit.
     pub fn admits(&self, instance: InstanceHandle) -> Result<(), RejectedReason> {
-        self.rules.admits(self.instances.get(&instance), self.instances.len())
+        self.rules.admits(self.instances.get(&instance))
+    }
+
+    /// Returns an instance that the application may know.
+    pub(super) fn known(&self, instance: InstanceHandle) -> Option<&Instance<P>> {
+        self.instances.get(&instance).filter(|own| own.is_known())
     }
 
     /// Removes an instance to which nothing refers any more.
@@ -195,8 +205,10 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             for timer in [Timer::Release, Timer::Deadline, Timer::Purge] {
                 self.rules.indices.set_timer(entry.get_mut(), timer, None);
             }
-            entry.remove();
-            self.rules.counters.instances_collected += 1;
+            if entry.remove().is_known() {
+                self.rules.known -= 1;
+                self.rules.counters.instances_collected += 1;
+            }
         }
     }
 

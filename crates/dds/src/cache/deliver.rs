@@ -1,13 +1,12 @@
 //! Events: what each does to instances.
 use super::cache::ReaderCache;
-use super::effects::{Effects, RejectedReason, WriterLiveness};
+use super::effects::{Effects, WriterLiveness};
 use super::event::{CacheChange, ChangeKind, ReaderEvent, WriterEnd, WriterInfo};
 use super::rules::{Moment, WriterRecord};
 use crate::id::{Guid, InstanceHandle, Position};
 use crate::instance::{Instance, InstanceState};
 use crate::time::DdsTime;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Applies an event, after all that is due.
@@ -21,7 +20,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             ReaderEvent::Change(change) => self.apply(change, at, &mut effects),
             ReaderEvent::SetEnd(end) => self.end_set(&end, at, &mut effects),
             ReaderEvent::SetAbandoned(set) => self.discard_set(set),
-            ReaderEvent::WriterMatched(writer) => self.match_writer(writer, &mut effects),
+            ReaderEvent::WriterMatched(writer) => self.match_writer(writer, at, &mut effects),
             ReaderEvent::WriterUnmatched(writer, end) => self.unmatch_writer(writer, end, at, &mut effects),
             ReaderEvent::WriterAlive(writer, alive) => self.set_alive(writer, alive, at, &mut effects),
             ReaderEvent::DeadlineVerdict(instance, writer) => self.disown(instance, writer),
@@ -41,68 +40,33 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             writer.alive = true;
             effects.liveness.push(liveness(change.writer, Some(false), Some(true)));
         }
+        let (handle, time) = (change.instance, Some(change.source_timestamp));
+        let instance = self.instances.entry(handle).or_insert_with(|| Instance::new(handle));
         match change.kind {
-            ChangeKind::Write => self.write(change, at, effects),
-            ChangeKind::Register => {
-                if let Some(instance) = self.instances.get_mut(&change.instance) {
-                    self.rules.register(instance, change.writer, false);
-                }
-            }
-            ChangeKind::Dispose => self.dispose(&change, at, effects),
-            ChangeKind::Unregister => self.unregister(change.instance, change.writer, at, effects),
+            ChangeKind::Write => self.rules.write(instance, change, &self.key_of, at, effects),
+            ChangeKind::Register => self.rules.register(instance, change.writer, false),
+            ChangeKind::Dispose => self.rules.dispose(instance, &change, at, effects),
+            ChangeKind::Unregister => self.rules.unregister(instance, change.writer, time, at, effects),
             ChangeKind::DisposeUnregister => {
-                self.dispose(&change, at, effects);
-                self.unregister(change.instance, change.writer, at, effects);
+                self.rules.dispose(instance, &change, at, effects);
+                self.rules.unregister(instance, change.writer, time, at, effects);
             }
         }
-    }
-
-    fn write(&mut self, change: CacheChange<P>, at: Moment, effects: &mut Effects) {
-        let handle = change.instance;
-        if let Some(instance) = self.instances.get_mut(&handle) {
-            return self.rules.write(instance, change, false, at, effects);
-        }
-        if !self.rules.passes(&change.payload, false) {
-            return;
-        }
-        if let Err(reason) = self.rules.admits::<P>(None, self.instances.len()) {
-            return self.rules.reject(handle, reason, effects);
-        }
-        let key = (self.key_of)(&change.payload);
-        let instance = self.instances.entry(handle).or_insert_with(|| Instance::new(handle, key));
-        self.rules.write(instance, change, true, at, effects);
-    }
-
-    fn dispose(&mut self, change: &CacheChange<P>, at: Moment, effects: &mut Effects) {
-        let handle = change.instance;
-        if let Some(instance) = self.instances.get_mut(&handle) {
-            return self.rules.dispose(instance, change, at, effects);
-        }
-        if self.rules.filter.as_ref().is_some_and(|filter| !filter.is_key_only()) {
-            // The reader has not seen the instance, so its end is no news.
-            self.rules.counters.filtered += 1;
-            return;
-        }
-        if !self.rules.passes(&change.payload, true) {
-            return;
-        }
-        if !self.rules.settings.limits.max_instances.admits(self.instances.len()) {
-            return self.rules.reject(handle, RejectedReason::Instances, effects);
-        }
-        let key = Arc::from(change.payload.as_ref());
-        let instance = self.instances.entry(handle).or_insert_with(|| Instance::new(handle, key));
-        self.rules.dispose(instance, change, at, effects);
-    }
-
-    fn unregister(&mut self, handle: InstanceHandle, guid: Guid, at: Moment, effects: &mut Effects) {
-        if let Some(instance) = self.instances.get_mut(&handle) {
-            self.rules.unregister(instance, guid, at, effects);
+        if instance.is_garbage() {
             self.collect(handle);
         }
     }
 
-    fn match_writer(&mut self, writer: WriterInfo, effects: &mut Effects) {
-        let WriterInfo { guid, strength, lifespan } = writer;
+    /// Takes a writer from an instance, for another reason than a change.
+    fn withdraw(&mut self, handle: InstanceHandle, guid: Guid, at: Moment, effects: &mut Effects) {
+        if let Some(instance) = self.instances.get_mut(&handle) {
+            self.rules.unregister(instance, guid, None, at, effects);
+            self.collect(handle);
+        }
+    }
+
+    fn match_writer(&mut self, writer: WriterInfo, at: Moment, effects: &mut Effects) {
+        let WriterInfo { guid, strength, lifespan, alive } = writer;
         match self.rules.writers.get_mut(&guid) {
             Some(own) => {
                 (own.strength, own.lifespan) = (strength, lifespan);
@@ -111,11 +75,12 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
                         self.rules.choose_owner(instance);
                     }
                 }
+                self.set_alive(guid, alive, at, effects);
             }
             None => {
-                let record = WriterRecord { strength, lifespan, alive: true, instances: BTreeSet::new() };
+                let record = WriterRecord { strength, lifespan, alive, instances: BTreeSet::new() };
                 self.rules.writers.insert(guid, record);
-                effects.liveness.push(liveness(guid, None, Some(true)));
+                effects.liveness.push(liveness(guid, None, Some(alive)));
             }
         }
     }
@@ -127,12 +92,13 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         for handle in writer.instances.clone() {
             if end == (WriterEnd::Deleted { autodispose: true })
                 && let Some(instance) = self.instances.get_mut(&handle)
+                && instance.is_known()
                 && self.rules.owns(instance, guid)
             {
                 let state = InstanceState::NotAliveDisposed;
                 self.rules.end_life(instance, guid, state, None, at, effects);
             }
-            self.unregister(handle, guid, at, effects);
+            self.withdraw(handle, guid, at, effects);
         }
         self.rules.writers.remove(&guid);
         effects.liveness.push(liveness(guid, Some(alive), None));
@@ -146,7 +112,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         effects.liveness.push(liveness(guid, Some(!alive), Some(alive)));
         if !alive {
             for handle in instances {
-                self.unregister(handle, guid, at, effects);
+                self.withdraw(handle, guid, at, effects);
             }
         }
     }

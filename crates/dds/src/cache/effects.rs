@@ -75,7 +75,7 @@ pub struct CacheCounters {
     pub purged: u64,
     /// Changes by writers that did not match.
     pub unmatched: u64,
-    /// Samples that could not be decoded by the filter.
+    /// Samples of which the filter could not be evaluated, or the key not be read.
     pub undecodable: u64,
     /// Coherent sets that became visible.
     pub sets_committed: u64,

@@ -52,12 +52,16 @@ pub struct WriterInfo {
     pub strength: i32,
     /// Its LIFESPAN.
     pub lifespan: DdsDuration,
+    /// Whether it is alive (LIVELINESS). A reader may match a writer that is not.
+    pub alive: bool,
 }
 
 /// How a writer went away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriterEnd {
-    /// It was deleted, or no longer matches. With `autodispose`, its instances are disposed
+    /// It lives, and no longer matches. Its instances lose a writer, and are not disposed.
+    Unmatched,
+    /// It was deleted, which unregisters its instances. With `autodispose`, it disposes them, too
     /// (WRITER_DATA_LIFECYCLE, DDS 2.2.3.21).
     Deleted {
         /// Whether its instances are disposed.
@@ -87,7 +91,7 @@ pub enum ReaderEvent<P> {
     SetAbandoned(SetId),
     /// A writer matches from here on, or has new policies.
     WriterMatched(WriterInfo),
-    /// A writer no longer matches.
+    /// A writer no longer matches, because it was deleted or has failed, or for another reason.
     WriterUnmatched(Guid, WriterEnd),
     /// A writer is alive, or is not (LIVELINESS, DDS 2.2.3.11).
     WriterAlive(Guid, bool),

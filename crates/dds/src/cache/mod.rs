@@ -9,6 +9,8 @@
 //! - A sample that announces a change of state counts against no limit. An instance has at most one.
 //! - RESOURCE_LIMITS count the samples in the cache, not those that the application holds.
 //! - An instance is removed when no writer, sample or loan refers to it.
+//! - Registrations and ownership of an instance are kept before the application knows it: its samples may
+//!   be filtered out or rejected, or no one has been written.
 #[allow(clippy::module_inception)]
 mod cache;
 mod deliver;

@@ -1,6 +1,7 @@
 //! The rules by which instances change.
 //!
 //! [`Rules`] has all of a cache besides its instances, so a change looks an instance up once.
+use super::cache::KeyReader;
 use super::effects::{CacheCounters, Effects, RejectedReason};
 use super::event::{CacheChange, ChangeKind};
 use super::indices::{Indices, Timer};
@@ -11,6 +12,7 @@ use crate::instance::{Instance, InstanceState, Stored};
 use crate::policy::HistoryQosPolicyKind;
 use crate::time::{DdsDuration, DdsTime};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Where and when an event takes effect.
 #[derive(Clone, Copy, Debug)]
@@ -46,13 +48,15 @@ pub(super) struct Rules {
     pub(super) writers: BTreeMap<Guid, WriterRecord>,
     pub(super) indices: Indices,
     pub(super) counters: CacheCounters,
+    /// The instances that the application may know.
+    pub(super) known: usize,
 }
 
 impl Rules {
     /// Returns the limit that a write to an instance would break.
-    pub(super) fn admits<P>(&self, instance: Option<&Instance<P>>, instances: usize) -> Result<(), RejectedReason> {
+    pub(super) fn admits<P>(&self, instance: Option<&Instance<P>>) -> Result<(), RejectedReason> {
         let limits = &self.settings.limits;
-        if instance.is_none() && !limits.max_instances.admits(instances) {
+        if !instance.is_some_and(Instance::is_known) && !limits.max_instances.admits(self.known) {
             return Err(RejectedReason::Instances);
         }
         let valid = instance.map_or(0, |instance| instance.valid);
@@ -98,7 +102,7 @@ impl Rules {
         owns
     }
 
-    pub(super) fn passes<P: AsRef<[u8]>>(&mut self, payload: &P, key: bool) -> bool {
+    fn passes<P: AsRef<[u8]>>(&mut self, payload: &P, key: bool, effects: &mut Effects) -> bool {
         let Some(filter) = &self.filter else { return true };
         match filter.passes(payload.as_ref(), key) {
             Ok(true) => true,
@@ -107,10 +111,21 @@ impl Rules {
                 false
             }
             Err(_) => {
-                self.counters.undecodable += 1;
+                self.lose_undecodable(effects);
                 false
             }
         }
+    }
+
+    /// Counts a sample that can't be decoded. The application does not get it.
+    fn lose_undecodable(&mut self, effects: &mut Effects) {
+        self.counters.undecodable += 1;
+        effects.lost = effects.lost.saturating_add(1);
+    }
+
+    fn make_known<P>(&mut self, instance: &mut Instance<P>, key: Arc<[u8]>) {
+        self.known += 1;
+        instance.set_key(key);
     }
 
     /// Returns whether a change is older than its instance. If it is not, it counts as the newest.
@@ -124,20 +139,23 @@ impl Rules {
         false
     }
 
-    /// Applies a write to an instance. The filter has passed a write that made the instance.
+    /// Applies a write to an instance.
+    ///
+    /// The owner and the newest source timestamp follow from the stream, so they are the same at all
+    /// readers. A content filter or a limit drops the sample after it has counted for them.
     pub(super) fn write<P: AsRef<[u8]>>(
         &mut self,
         instance: &mut Instance<P>,
         change: CacheChange<P>,
-        is_new: bool,
+        key_of: &KeyReader<P>,
         at: Moment,
         effects: &mut Effects,
     ) {
         let guid = change.writer;
         self.register(instance, guid, true);
         if !self.owns(instance, guid)
-            || (!is_new && !self.passes(&change.payload, false))
             || self.is_late(instance, &change)
+            || !self.passes(&change.payload, false, effects)
         {
             return;
         }
@@ -146,6 +164,13 @@ impl Rules {
         if expires <= at.now {
             self.counters.expired += 1;
             return;
+        }
+        if !instance.is_known() {
+            if let Err(reason) = self.admits(Some(&*instance)) {
+                return self.reject(instance.handle, reason, effects);
+            }
+            let Ok(key) = key_of(&change.payload) else { return self.lose_undecodable(effects) };
+            self.make_known(instance, key);
         }
         self.indices.set_timer(instance, Timer::Deadline, Some(at.now.after(self.settings.deadline)));
         let sample = self.sample(guid, change.source_timestamp, at);
@@ -204,7 +229,7 @@ impl Rules {
 
     /// Adds a sample within HISTORY and RESOURCE_LIMITS (DDS 2.2.3.18, 2.2.3.19).
     fn store<P>(&mut self, instance: &mut Instance<P>, mut sample: Stored<P>, effects: &mut Effects) {
-        if let Err(reason) = self.admits(Some(&*instance), 0) {
+        if let Err(reason) = self.admits(Some(&*instance)) {
             return self.reject(instance.handle, reason, effects);
         }
         self.make_room(instance);
@@ -233,7 +258,7 @@ impl Rules {
     }
 
     /// Applies a dispose to an instance.
-    pub(super) fn dispose<P>(
+    pub(super) fn dispose<P: AsRef<[u8]>>(
         &mut self,
         instance: &mut Instance<P>,
         change: &CacheChange<P>,
@@ -242,21 +267,44 @@ impl Rules {
     ) {
         debug_assert!(matches!(change.kind, ChangeKind::Dispose | ChangeKind::DisposeUnregister));
         self.register(instance, change.writer, true);
-        if self.owns(instance, change.writer) && !self.is_late(instance, change) {
-            let (state, time) = (InstanceState::NotAliveDisposed, Some(change.source_timestamp));
-            self.end_life(instance, change.writer, state, time, at, effects);
+        if !self.owns(instance, change.writer) || self.is_late(instance, change) {
+            return;
         }
+        if !instance.is_known() {
+            if self.filter.as_ref().is_some_and(|filter| !filter.is_key_only()) {
+                // The reader has not seen the instance, so its end is no news.
+                self.counters.filtered += 1;
+                return;
+            }
+            if !self.passes(&change.payload, true, effects) {
+                return;
+            }
+            if !self.settings.limits.max_instances.admits(self.known) {
+                return self.reject(instance.handle, RejectedReason::Instances, effects);
+            }
+            self.make_known(instance, Arc::from(change.payload.as_ref()));
+        }
+        let (state, time) = (InstanceState::NotAliveDisposed, Some(change.source_timestamp));
+        self.end_life(instance, change.writer, state, time, at, effects);
     }
 
-    /// Takes a writer from an instance. The last one leaves an instance that is not alive.
-    pub(super) fn unregister<P>(&mut self, instance: &mut Instance<P>, guid: Guid, at: Moment, effects: &mut Effects) {
+    /// Takes a writer from an instance. The last one leaves an instance that is not alive. `time` is the
+    /// source timestamp, if the writer itself has unregistered the instance.
+    pub(super) fn unregister<P>(
+        &mut self,
+        instance: &mut Instance<P>,
+        guid: Guid,
+        time: Option<DdsTime>,
+        at: Moment,
+        effects: &mut Effects,
+    ) {
         instance.writers.retain(|own| own.writer != guid);
         if let Some(writer) = self.writers.get_mut(&guid) {
             writer.instances.remove(&instance.handle);
         }
         self.choose_owner(instance);
-        if instance.writers.is_empty() {
-            self.end_life(instance, guid, InstanceState::NotAliveNoWriters, None, at, effects);
+        if instance.writers.is_empty() && instance.is_known() {
+            self.end_life(instance, guid, InstanceState::NotAliveNoWriters, time, at, effects);
         }
     }
 

@@ -138,7 +138,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
                 let (Some(info), Some(index)) = (infos.next(), instance.find(*arrival)) else { continue };
                 let data = match get(&mut self.rules, instance, index) {
                     Some(data) => SampleData::Value(data),
-                    None => SampleData::Key(instance.key.clone()),
+                    None => SampleData::Key(instance.key()),
                 };
                 samples.push(Sample { info, data });
             }
@@ -206,7 +206,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         let mut max = select.max_samples;
         let found = match select.scope {
             Scope::Instance(handle) => {
-                let instance = self.instances.get(&handle).ok_or_else(|| unknown(handle))?;
+                let instance = self.known(handle).ok_or_else(|| unknown(handle))?;
                 candidates(handle, instance, select)
             }
             Scope::NextInstance(after) => {
@@ -339,7 +339,7 @@ fn matches<P>(instance: &Instance<P>, sample: &Stored<P>, states: StateMask) -> 
 fn place<P: AsRef<[u8]>>(instance: &Instance<P>, sample: &Stored<P>, query: &Query) -> Option<SortKey> {
     match &sample.data {
         Some(data) => query.select(data.as_ref(), false).ok().flatten(),
-        None => query.select(&instance.key, true).ok().flatten(),
+        None => query.select(&instance.key(), true).ok().flatten(),
     }
 }
 

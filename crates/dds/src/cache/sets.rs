@@ -133,8 +133,8 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             }
         }
         let limits = &self.rules.settings.limits;
-        let new = writes.keys().filter(|handle| !self.instances.contains_key(handle)).count();
-        if (self.instances.len() + new) as u64 > limits.max_instances.bound() && new > 0 {
+        let new = writes.keys().filter(|handle| self.known(**handle).is_none()).count();
+        if (self.rules.known + new) as u64 > limits.max_instances.bound() && new > 0 {
             return Err(RejectedReason::Instances);
         }
         let mut growth = 0;

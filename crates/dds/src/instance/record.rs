@@ -18,7 +18,8 @@ pub(crate) struct Registration {
 #[derive(Clone, Debug)]
 pub(crate) struct Instance<P> {
     pub(crate) handle: InstanceHandle,
-    pub(crate) key: Arc<[u8]>,
+    /// The serialised key; `None` while the application knows nothing of the instance.
+    key: Option<Arc<[u8]>>,
     pub(crate) state: InstanceState,
     pub(crate) view: ViewState,
     pub(crate) disposed_generation: u32,
@@ -43,10 +44,13 @@ pub(crate) struct Instance<P> {
 }
 
 impl<P> Instance<P> {
-    pub(crate) fn new(handle: InstanceHandle, key: Arc<[u8]>) -> Instance<P> {
+    /// Makes the record of an instance of which the application knows nothing.
+    ///
+    /// It has the writers and the owner, which follow from the stream, whichever samples the reader gets.
+    pub(crate) fn new(handle: InstanceHandle) -> Instance<P> {
         Instance {
             handle,
-            key,
+            key: None,
             state: InstanceState::Alive,
             view: ViewState::New,
             disposed_generation: 0,
@@ -64,6 +68,20 @@ impl<P> Instance<P> {
             release_at: None,
             loans: 0,
         }
+    }
+
+    /// Returns whether the application may know the instance.
+    pub(crate) fn is_known(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Returns the serialised key. It is empty while the instance is unknown.
+    pub(crate) fn key(&self) -> Arc<[u8]> {
+        self.key.clone().unwrap_or_default()
+    }
+
+    pub(crate) fn set_key(&mut self, key: Arc<[u8]>) {
+        self.key = Some(key);
     }
 
     /// Adds a writer, and returns whether that is news. A writer that writes may own the instance.

@@ -198,7 +198,7 @@ fn churned_keys_leave_nothing_behind() {
     let mut reader = Fixture::new(&qos, &presented(PresentationQosPolicyAccessScopeKind::Topic, false, true));
     let lifespan = nanos(1 << 30);
     for guid in [A, B] {
-        reader.event(ReaderEvent::WriterMatched(WriterInfo { guid, strength: 1, lifespan }));
+        reader.event(ReaderEvent::WriterMatched(WriterInfo { lifespan, ..writer(guid, 1) }));
     }
     let (mut largest, keys) = (0, 200_000_u32);
     for key in 0..keys {
@@ -230,4 +230,56 @@ fn churned_keys_leave_nothing_behind() {
     assert_eq!(reader.cache.footprint(), 0);
     assert_eq!(reader.cache.counters().instances_collected, u64::from(keys));
     assert!(largest < 500, "{largest} entries");
+}
+
+#[test]
+fn a_registration_counts_before_the_instance_is_known() {
+    let mut reader = Fixture::of(&keep_all());
+    reader.change(A, Register, 1, 0);
+    assert_eq!((reader.state(1), reader.cache.instance_count()), (None, 0));
+    assert_eq!(reader.cache.lookup_instance(handle(1)), None);
+    reader.write(B, 1, 5);
+    reader.change(B, Unregister, 1, 0);
+    // A has registered it, so the instance has a writer.
+    assert_eq!(reader.state(1), Some(InstanceState::Alive));
+    reader.change(A, Unregister, 1, 0);
+    assert_eq!(reader.state(1), Some(InstanceState::NotAliveNoWriters));
+    // Without a sample the end of a registration is no news.
+    reader.change(C, Register, 2, 0);
+    reader.change(C, Unregister, 2, 0);
+    assert_eq!(reader.taken(), "1=5 1!");
+    assert_eq!(reader.cache.footprint(), 0);
+}
+
+#[test]
+fn an_unregister_has_its_own_time() {
+    let mut reader = Fixture::of(&keep_all());
+    reader.write(A, 1, 5);
+    reader.event(ReaderEvent::Change(change(A, Unregister, 1, 0, 7)));
+    let samples = reader.take(&Select::any()).unwrap();
+    assert_eq!(samples[1].info.source_timestamp, at(7));
+}
+
+#[test]
+fn a_writer_that_no_longer_matches_disposes_nothing() {
+    let mut reader = Fixture::of(&keep_all());
+    reader.write(A, 1, 1);
+    reader.event(ReaderEvent::WriterUnmatched(A, WriterEnd::Unmatched));
+    assert_eq!(reader.state(1), Some(InstanceState::NotAliveNoWriters));
+    let liveness = &reader.effects.last().unwrap().liveness;
+    assert_eq!(*liveness, [WriterLiveness { writer: A, before: Some(true), now: None }]);
+}
+
+#[test]
+fn a_writer_may_match_without_being_alive() {
+    let mut reader = Fixture::of(&keep_all());
+    let dead = WriterInfo { guid: Guid([7; 16]), alive: false, ..writer(A, 1) };
+    reader.event(ReaderEvent::WriterMatched(dead));
+    let liveness = |before, now| [WriterLiveness { writer: dead.guid, before, now }];
+    assert_eq!(reader.effects[0].liveness, liveness(None, Some(false)));
+    reader.write(dead.guid, 1, 1);
+    assert_eq!(reader.effects[1].liveness, liveness(Some(false), Some(true)));
+    reader.event(ReaderEvent::WriterMatched(dead));
+    assert_eq!(reader.effects[2].liveness, liveness(Some(true), Some(false)));
+    assert_eq!(reader.state(1), Some(InstanceState::NotAliveNoWriters));
 }

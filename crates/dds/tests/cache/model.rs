@@ -47,6 +47,8 @@ struct ModelSample {
 
 #[derive(Clone, Debug)]
 struct ModelInstance {
+    /// Whether the application may know it.
+    known: bool,
     state: InstanceState,
     seen: bool,
     generations: (u32, u32),
@@ -89,7 +91,7 @@ impl Model {
     }
 
     pub(crate) fn instance(&self, key: u8) -> Option<InstanceInfo> {
-        let own = self.instances.get(&key)?;
+        let own = self.instances.get(&key).filter(|own| own.known)?;
         Some(InstanceInfo {
             state: own.state,
             view: if own.seen { ViewState::NotNew } else { ViewState::New },
@@ -121,7 +123,7 @@ impl Model {
     pub(crate) fn admits(&self, key: u8) -> Result<(), RejectedReason> {
         let full = |used: usize, limit: Option<usize>| limit.is_some_and(|limit| used >= limit);
         let all = self.samples.iter().filter(|sample| sample.value.is_some()).count();
-        if !self.instances.contains_key(&key) && full(self.instances.len(), self.policies.max_instances) {
+        if !self.is_known(key) && full(self.known(), self.policies.max_instances) {
             Err(RejectedReason::Instances)
         } else if self.policies.depth.is_some_and(|depth| self.valid(key) >= depth) {
             Ok(())
@@ -132,6 +134,14 @@ impl Model {
         } else {
             Ok(())
         }
+    }
+
+    fn is_known(&self, key: u8) -> bool {
+        self.instances.get(&key).is_some_and(|own| own.known)
+    }
+
+    fn known(&self) -> usize {
+        self.instances.values().filter(|own| own.known).count()
     }
 
     fn reject(&mut self, key: u8, reason: RejectedReason, effects: &mut Effects) {
@@ -157,9 +167,14 @@ impl Model {
             ReaderEvent::WriterMatched(info) => {
                 let lifespan = (!info.lifespan.is_infinite()).then_some(info.lifespan.as_nanos() as i64);
                 let alive = self.writers.get(&info.guid).map(|writer| writer.2);
-                self.writers.insert(info.guid, (info.strength, lifespan, alive.unwrap_or(true)));
-                if alive.is_none() {
-                    effects.liveness.push(liveness(info.guid, None, Some(true)));
+                self.writers.insert(info.guid, (info.strength, lifespan, info.alive));
+                if alive != Some(info.alive) {
+                    effects.liveness.push(liveness(info.guid, alive, Some(info.alive)));
+                    if !info.alive {
+                        for key in self.instances_of(info.guid) {
+                            self.unregister(key, info.guid, None, position, now, &mut effects);
+                        }
+                    }
                 }
             }
             ReaderEvent::WriterUnmatched(guid, end) => {
@@ -167,11 +182,11 @@ impl Model {
                 let alive = writer.2;
                 for key in self.instances_of(*guid) {
                     let disposes = *end == (WriterEnd::Deleted { autodispose: true });
-                    if disposes && self.may_change(key, *guid) {
+                    if disposes && self.is_known(key) && self.may_change(key, *guid) {
                         let kind = InstanceState::NotAliveDisposed;
                         self.end(key, *guid, kind, None, position, now, &mut effects);
                     }
-                    self.unregister(key, *guid, position, now, &mut effects);
+                    self.unregister(key, *guid, None, position, now, &mut effects);
                 }
                 self.writers.remove(guid);
                 effects.liveness.push(liveness(*guid, Some(alive), None));
@@ -182,7 +197,7 @@ impl Model {
                     effects.liveness.push(liveness(*guid, Some(!alive), Some(*alive)));
                     if !alive {
                         for key in self.instances_of(*guid) {
-                            self.unregister(key, *guid, position, now, &mut effects);
+                            self.unregister(key, *guid, None, position, now, &mut effects);
                         }
                     }
                 }
@@ -212,7 +227,11 @@ impl Model {
     }
 
     fn create(&mut self, key: u8) {
+        if self.instances.contains_key(&key) {
+            return;
+        }
         let own = ModelInstance {
+            known: false,
             state: InstanceState::Alive,
             seen: false,
             generations: (0, 0),
@@ -239,14 +258,9 @@ impl Model {
 
     fn change(&mut self, position: Position, change: &CacheChange<Payload>, now: i64, effects: &mut Effects) {
         let (key, guid, source) = (change.payload[0], change.writer, change.source_timestamp.as_nanos());
+        self.create(key);
         match change.kind {
             Write => {
-                if !self.instances.contains_key(&key) {
-                    if let Err(reason) = self.admits(key) {
-                        return self.reject(key, reason, effects);
-                    }
-                    self.create(key);
-                }
                 self.instances.get_mut(&key).unwrap().writers.insert(guid, true);
                 if !self.may_change(key, guid) || self.is_late(key, source, guid) {
                     return;
@@ -255,6 +269,12 @@ impl Model {
                 if expires.is_some_and(|expires| expires <= now) {
                     self.counters.expired += 1;
                     return;
+                }
+                if !self.is_known(key) {
+                    if let Err(reason) = self.admits(key) {
+                        return self.reject(key, reason, effects);
+                    }
+                    self.instances.get_mut(&key).unwrap().known = true;
                 }
                 let sample = ModelSample {
                     instance: key,
@@ -277,28 +297,22 @@ impl Model {
                 self.accept(sample, effects);
             }
             Register => {
-                if let Some(own) = self.instances.get_mut(&key) {
-                    own.writers.entry(guid).or_insert(false);
-                }
+                self.instances.get_mut(&key).unwrap().writers.entry(guid).or_insert(false);
             }
-            Unregister => self.unregister(key, guid, position, now, effects),
+            Unregister => self.unregister(key, guid, Some(source), position, now, effects),
             Dispose | DisposeUnregister => {
-                if !self.instances.contains_key(&key)
-                    && self.policies.max_instances.is_some_and(|limit| self.instances.len() >= limit)
-                {
-                    self.reject(key, RejectedReason::Instances, effects);
-                } else {
-                    if !self.instances.contains_key(&key) {
-                        self.create(key);
-                    }
-                    self.instances.get_mut(&key).unwrap().writers.insert(guid, true);
-                    if self.may_change(key, guid) && !self.is_late(key, source, guid) {
+                self.instances.get_mut(&key).unwrap().writers.insert(guid, true);
+                if self.may_change(key, guid) && !self.is_late(key, source, guid) {
+                    if !self.is_known(key) && self.policies.max_instances.is_some_and(|limit| self.known() >= limit) {
+                        self.reject(key, RejectedReason::Instances, effects);
+                    } else {
+                        self.instances.get_mut(&key).unwrap().known = true;
                         let kind = InstanceState::NotAliveDisposed;
                         self.end(key, guid, kind, Some(source), position, now, effects);
                     }
                 }
                 if change.kind == DisposeUnregister {
-                    self.unregister(key, guid, position, now, effects);
+                    self.unregister(key, guid, Some(source), position, now, effects);
                 }
             }
         }
@@ -384,23 +398,31 @@ impl Model {
         effects.data_available = true;
     }
 
-    fn unregister(&mut self, key: u8, guid: Guid, position: Position, now: i64, effects: &mut Effects) {
+    fn unregister(
+        &mut self,
+        key: u8,
+        guid: Guid,
+        source: Option<i64>,
+        position: Position,
+        now: i64,
+        effects: &mut Effects,
+    ) {
         let Some(own) = self.instances.get_mut(&key) else { return };
         own.writers.remove(&guid);
-        if own.writers.is_empty() {
-            self.end(key, guid, InstanceState::NotAliveNoWriters, None, position, now, effects);
+        if own.writers.is_empty() && own.known {
+            self.end(key, guid, InstanceState::NotAliveNoWriters, source, position, now, effects);
         }
         self.collect();
     }
 
     fn collect(&mut self) {
         let samples = &self.samples;
-        let before = self.instances.len();
+        let before = self.known();
         self.instances.retain(|key, own| {
             let has_samples = samples.iter().any(|sample| sample.instance == *key);
             has_samples || !own.writers.is_empty() || own.pending.is_some() || own.loans > 0
         });
-        self.counters.instances_collected += (before - self.instances.len()) as u64;
+        self.counters.instances_collected += (before - self.known()) as u64;
     }
 
     /// Returns what is due first: a time, a kind in the order of kinds, and the instance.
@@ -482,7 +504,7 @@ impl Model {
         found.retain(|sample| self.selects(sample, states));
         match scope {
             Scope::Instance(InstanceHandle(key)) => {
-                self.instances.get(&key[0])?;
+                self.instances.get(&key[0]).filter(|own| own.known)?;
                 found.retain(|sample| sample.instance == key[0]);
             }
             Scope::NextInstance(after) => {

@@ -64,6 +64,7 @@ fn event(chance: &mut Chance, now: i64) -> ReaderEvent<Payload> {
         0 => {
             let end = chance.pick(&[
                 WriterEnd::Lost,
+                WriterEnd::Unmatched,
                 WriterEnd::Deleted { autodispose: true },
                 WriterEnd::Deleted { autodispose: false },
             ]);
@@ -71,7 +72,8 @@ fn event(chance: &mut Chance, now: i64) -> ReaderEvent<Payload> {
         }
         1 | 2 => {
             let lifespan = chance.perhaps(&[3, 10]).map_or(DdsDuration::INFINITE, nanos);
-            ReaderEvent::WriterMatched(WriterInfo { guid, strength: chance.below(3) as i32, lifespan })
+            let (strength, alive) = (chance.below(3) as i32, !chance.one_in(4));
+            ReaderEvent::WriterMatched(WriterInfo { guid, strength, lifespan, alive })
         }
         3 => ReaderEvent::WriterAlive(guid, chance.one_in(2)),
         4 => ReaderEvent::DeadlineVerdict(handle(key), guid),
