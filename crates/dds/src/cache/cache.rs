@@ -97,6 +97,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             indices: Indices::default(),
             counters: CacheCounters::default(),
             known: 0,
+            policies_since: DdsTime::EARLIEST,
         };
         Ok(ReaderCache {
             rules,
@@ -117,18 +118,31 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         self.rules.filter = filter;
     }
 
-    /// Takes over the policies that may change: DEADLINE, TIME_BASED_FILTER and READER_DATA_LIFECYCLE. They
-    /// count from the next sample on. [`QosSet::check_change`](crate::qos::QosSet::check_change) refuses
-    /// changes of others.
+    /// Takes over the policies that may change: DEADLINE, TIME_BASED_FILTER and READER_DATA_LIFECYCLE.
+    /// [`QosSet::check_change`](crate::qos::QosSet::check_change) refuses changes of others.
+    ///
+    /// A period, a separation or a delay that has begun has the new length. If it has ended by that, it ends
+    /// now.
     ///
     /// # Errors
     /// As [`ReaderCache::new`]. The former policies stay.
-    pub fn set_qos(&mut self, reader: &DataReaderQos, subscriber: &SubscriberQos) -> Result<(), DdsError> {
+    pub fn set_qos(
+        &mut self,
+        reader: &DataReaderQos,
+        subscriber: &SubscriberQos,
+        now: DdsTime,
+    ) -> Result<Effects, DdsError> {
         let CacheSettings { separation, deadline, purge_no_writers, purge_disposed, .. } =
             CacheSettings::new(reader, subscriber)?;
+        self.rules.policies_since = self.advance(now);
         let own = self.rules.settings;
         self.rules.settings = CacheSettings { separation, deadline, purge_no_writers, purge_disposed, ..own };
-        Ok(())
+        for instance in self.instances.values_mut() {
+            self.rules.arm_deadline(instance);
+            self.rules.arm_purge(instance);
+            self.rules.arm_release(instance);
+        }
+        Ok(self.poll(now))
     }
 
     /// Returns the counters.

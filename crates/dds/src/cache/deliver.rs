@@ -1,7 +1,7 @@
 //! Events: what each does to instances.
 use super::cache::ReaderCache;
 use super::effects::{Effects, WriterLiveness};
-use super::event::{CacheChange, ChangeKind, ReaderEvent, WriterEnd, WriterInfo};
+use super::event::{CacheChange, ChangeKind, DeadlineVerdict, ReaderEvent, WriterEnd, WriterInfo};
 use super::rules::{Moment, WriterRecord};
 use crate::id::{Guid, InstanceHandle, Position};
 use crate::instance::{Instance, InstanceState};
@@ -23,7 +23,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             ReaderEvent::WriterMatched(writer) => self.match_writer(writer, at, &mut effects),
             ReaderEvent::WriterUnmatched(writer, end) => self.unmatch_writer(writer, end, at, &mut effects),
             ReaderEvent::WriterAlive(writer, alive) => self.set_alive(writer, alive, at, &mut effects),
-            ReaderEvent::DeadlineVerdict(instance, writer) => self.disown(instance, writer),
+            ReaderEvent::DeadlineVerdict(verdict) => self.disown(verdict),
             ReaderEvent::SamplesLost(count) => effects.lost += count,
         }
         effects
@@ -44,7 +44,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         let instance = self.instances.entry(handle).or_insert_with(|| Instance::new(handle));
         match change.kind {
             ChangeKind::Write => self.rules.write(instance, change, &self.key_of, at, effects),
-            ChangeKind::Register => self.rules.register(instance, change.writer, false),
+            ChangeKind::Register => self.rules.register(instance, change.writer, None),
             ChangeKind::Dispose => self.rules.dispose(instance, &change, at, effects),
             ChangeKind::Unregister => self.rules.unregister(instance, change.writer, time, at, effects),
             ChangeKind::DisposeUnregister => {
@@ -118,11 +118,14 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     }
 
     /// Takes the ownership of an instance from a writer until it writes again.
-    fn disown(&mut self, handle: InstanceHandle, guid: Guid) {
-        if let Some(instance) = self.instances.get_mut(&handle) {
-            instance.writers.iter_mut().filter(|own| own.writer == guid).for_each(|own| own.candidate = false);
-            self.rules.choose_owner(instance);
+    fn disown(&mut self, verdict: DeadlineVerdict) {
+        let Some(instance) = self.instances.get_mut(&verdict.instance) else { return };
+        for own in &mut instance.writers {
+            if own.writer == verdict.writer && own.last == Some(verdict.last) {
+                own.candidate = false;
+            }
         }
+        self.rules.choose_owner(instance);
     }
 }
 

@@ -1,4 +1,5 @@
 //! The effects of events, from which statuses are made, and counters.
+use super::event::DeadlineVerdict;
 use crate::id::{Guid, InstanceHandle};
 
 /// The limit by which a sample was rejected (DDS 2.2.4.1, SAMPLE_REJECTED).
@@ -17,8 +18,8 @@ pub enum RejectedReason {
 pub struct MissedDeadline {
     /// The instance.
     pub instance: InstanceHandle,
-    /// Its owner, on which the group may decide.
-    pub owner: Option<Guid>,
+    /// The verdict on its owner, to be ordered by the group; `None` without OWNERSHIP EXCLUSIVE.
+    pub verdict: Option<DeadlineVerdict>,
     /// The periods that have passed.
     pub periods: u32,
 }

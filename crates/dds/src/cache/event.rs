@@ -1,5 +1,5 @@
 //! The events that drive a cache. Each has a position in the order that all readers agree on.
-use crate::id::{Guid, InstanceHandle};
+use crate::id::{Guid, InstanceHandle, Position};
 use crate::time::{DdsDuration, DdsTime};
 
 /// A coherent set: that of a writer at TOPIC scope, that of a publisher at GROUP scope (DDS 2.2.3.6).
@@ -71,6 +71,22 @@ pub enum WriterEnd {
     Lost,
 }
 
+/// The verdict that the owner of an instance has missed its DEADLINE, so it owns it no more until it writes
+/// (DDS 2.2.3.9.2).
+///
+/// Each reader measures the deadline by its clock. One of them proposes the verdict, and the group orders
+/// it. A write of the owner may be ordered before the verdict, and then the verdict has no effect. So the
+/// owner is the same at all readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadlineVerdict {
+    /// The instance.
+    pub instance: InstanceHandle,
+    /// Its owner.
+    pub writer: Guid,
+    /// The position of the last change of the instance by the owner.
+    pub last: Position,
+}
+
 /// The end of a coherent set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetEnd {
@@ -95,9 +111,8 @@ pub enum ReaderEvent<P> {
     WriterUnmatched(Guid, WriterEnd),
     /// A writer is alive, or is not (LIVELINESS, DDS 2.2.3.11).
     WriterAlive(Guid, bool),
-    /// The owner of an instance has missed its DEADLINE, as the group has decided. It owns the instance
-    /// again when it writes.
-    DeadlineVerdict(InstanceHandle, Guid),
+    /// The group has decided that the owner of an instance has missed its DEADLINE.
+    DeadlineVerdict(DeadlineVerdict),
     /// Samples were lost before they arrived.
     SamplesLost(u32),
 }

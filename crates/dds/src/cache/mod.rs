@@ -26,6 +26,6 @@ mod timers;
 
 pub use cache::{InstanceInfo, KeyReader, ReaderCache};
 pub use effects::{CacheCounters, Effects, MissedDeadline, RejectedReason, WriterLiveness};
-pub use event::{CacheChange, ChangeKind, ReaderEvent, SetEnd, SetId, WriterEnd, WriterInfo};
+pub use event::{CacheChange, ChangeKind, DeadlineVerdict, ReaderEvent, SetEnd, SetId, WriterEnd, WriterInfo};
 pub use group::GroupCaches;
 pub use select::{LoanId, Scope, Select, Selection};

@@ -50,6 +50,8 @@ pub(super) struct Rules {
     pub(super) counters: CacheCounters,
     /// The instances that the application may know.
     pub(super) known: usize,
+    /// When policies changed last.
+    pub(super) policies_since: DdsTime,
 }
 
 impl Rules {
@@ -80,8 +82,8 @@ impl Rules {
     }
 
     /// Adds a writer to an instance.
-    pub(super) fn register<P>(&mut self, instance: &mut Instance<P>, guid: Guid, writes: bool) {
-        if instance.register(guid, writes) {
+    pub(super) fn register<P>(&mut self, instance: &mut Instance<P>, guid: Guid, wrote: Option<Position>) {
+        if instance.register(guid, wrote) {
             if let Some(writer) = self.writers.get_mut(&guid) {
                 writer.instances.insert(instance.handle);
             }
@@ -152,7 +154,7 @@ impl Rules {
         effects: &mut Effects,
     ) {
         let guid = change.writer;
-        self.register(instance, guid, true);
+        self.register(instance, guid, Some(at.position));
         if !self.owns(instance, guid)
             || self.is_late(instance, &change)
             || !self.passes(&change.payload, false, effects)
@@ -172,18 +174,43 @@ impl Rules {
             let Ok(key) = key_of(&change.payload) else { return self.lose_undecodable(effects) };
             self.make_known(instance, key);
         }
-        self.indices.set_timer(instance, Timer::Deadline, Some(at.now.after(self.settings.deadline)));
+        instance.period_from = Some(at.now);
+        self.arm_deadline(instance);
         let sample = self.sample(guid, change.source_timestamp, at);
         let sample = Stored { expires, data: Some(change.payload), ..sample };
         match instance.accepted.map(|accepted| accepted.after(self.settings.separation)) {
-            Some(release) if at.now < release => self.separate(instance, sample, release),
+            Some(release) if at.now < release => self.separate(instance, sample),
             _ => self.store(instance, sample, effects),
         }
     }
 
+    /// Sets the timer of the DEADLINE, which counts while the instance is alive.
+    pub(super) fn arm_deadline<P>(&mut self, instance: &mut Instance<P>) {
+        let at = instance.period_from.map(|from| from.after(self.settings.deadline));
+        self.arm(instance, Timer::Deadline, at);
+    }
+
+    /// Sets the timer of READER_DATA_LIFECYCLE, which counts while the instance is not alive.
+    pub(super) fn arm_purge<P>(&mut self, instance: &mut Instance<P>) {
+        let disposed = instance.state == InstanceState::NotAliveDisposed;
+        let delay = if disposed { self.settings.purge_disposed } else { self.settings.purge_no_writers };
+        self.arm(instance, Timer::Purge, instance.ended.map(|ended| ended.after(delay)));
+    }
+
+    /// Sets the timer of TIME_BASED_FILTER, which counts while a sample waits.
+    pub(super) fn arm_release<P>(&mut self, instance: &mut Instance<P>) {
+        let accepted = instance.pending.as_ref().and(instance.accepted);
+        self.arm(instance, Timer::Release, accepted.map(|accepted| accepted.after(self.settings.separation)));
+    }
+
+    /// Sets a timer. A change of policies may put it before the change, and then it is due at the change.
+    fn arm<P>(&mut self, instance: &mut Instance<P>, timer: Timer, at: Option<DdsTime>) {
+        self.indices.set_timer(instance, timer, at.map(|at| at.max(self.policies_since)));
+    }
+
     /// Keeps a sample that comes too soon after the one before, if the reader is reliable: it must get
     /// the last one (DDS 2.2.3.12).
-    fn separate<P>(&mut self, instance: &mut Instance<P>, sample: Stored<P>, release: DdsTime) {
+    fn separate<P>(&mut self, instance: &mut Instance<P>, sample: Stored<P>) {
         if !self.settings.reliable {
             self.counters.separated += 1;
             return;
@@ -191,13 +218,13 @@ impl Rules {
         if instance.pending.replace(sample).is_some() {
             self.counters.separated += 1;
         }
-        self.indices.set_timer(instance, Timer::Release, Some(release));
+        self.arm_release(instance);
     }
 
     /// Makes the sample visible that waits for the minimum separation.
     pub(super) fn release<P>(&mut self, instance: &mut Instance<P>, now: DdsTime, effects: &mut Effects) {
-        self.indices.set_timer(instance, Timer::Release, None);
         let Some(mut sample) = instance.pending.take() else { return };
+        self.arm_release(instance);
         if sample.expires <= now {
             self.counters.expired += 1;
         } else {
@@ -207,7 +234,8 @@ impl Rules {
         }
         if instance.state != InstanceState::Alive {
             // The sample would have revived the instance.
-            self.indices.set_timer(instance, Timer::Deadline, None);
+            instance.period_from = None;
+            self.arm_deadline(instance);
         }
     }
 
@@ -233,7 +261,8 @@ impl Rules {
             return self.reject(instance.handle, reason, effects);
         }
         self.make_room(instance);
-        self.indices.set_timer(instance, Timer::Purge, None);
+        instance.ended = None;
+        self.arm_purge(instance);
         instance.accepted = Some(sample.reception);
         if instance.state != InstanceState::Alive {
             self.indices.change(instance, Instance::revive);
@@ -266,7 +295,7 @@ impl Rules {
         effects: &mut Effects,
     ) {
         debug_assert!(matches!(change.kind, ChangeKind::Dispose | ChangeKind::DisposeUnregister));
-        self.register(instance, change.writer, true);
+        self.register(instance, change.writer, Some(at.position));
         if !self.owns(instance, change.writer) || self.is_late(instance, change) {
             return;
         }
@@ -332,25 +361,19 @@ impl Rules {
         });
         let time = time.or(instance.newest.map(|(newest, _)| newest)).unwrap_or(at.now);
         let sample = self.sample(writer, time, at);
-        let purge = if disposed { self.settings.purge_disposed } else { self.settings.purge_no_writers };
-        self.announce(instance, sample, purge, effects);
+        self.announce(instance, sample, effects);
     }
 
     /// Adds the sample that announces that an instance is not alive. It replaces an earlier one.
-    fn announce<P>(
-        &mut self,
-        instance: &mut Instance<P>,
-        mut sample: Stored<P>,
-        purge: DdsDuration,
-        effects: &mut Effects,
-    ) {
+    fn announce<P>(&mut self, instance: &mut Instance<P>, mut sample: Stored<P>, effects: &mut Effects) {
         sample.disposed_generation = instance.disposed_generation;
         sample.no_writers_generation = instance.no_writers_generation;
         if let Some(earlier) = instance.samples.iter().position(|own| own.data.is_none()) {
             self.indices.remove(&self.settings, instance, earlier);
         }
-        self.indices.set_timer(instance, Timer::Deadline, None);
-        self.indices.set_timer(instance, Timer::Purge, Some(sample.reception.after(purge)));
+        (instance.period_from, instance.ended) = (None, Some(sample.reception));
+        self.arm_deadline(instance);
+        self.arm_purge(instance);
         self.indices.insert(&self.settings, instance, sample, effects);
     }
 

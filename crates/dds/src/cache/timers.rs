@@ -1,8 +1,10 @@
 //! The passage of time: DEADLINE, TIME_BASED_FILTER, LIFESPAN and purge delays.
 use super::cache::ReaderCache;
 use super::effects::{Effects, MissedDeadline};
+use super::event::DeadlineVerdict;
 use super::indices::Timer;
 use crate::id::InstanceHandle;
+use crate::instance::Instance;
 use crate::time::{DdsDuration, DdsTime};
 
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
@@ -65,11 +67,10 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         let Some(instance) = self.instances.get_mut(&handle) else { return };
         let period = self.rules.settings.deadline.as_nanos().max(1);
         let periods = now.as_nanos().abs_diff(at.as_nanos()) / period + 1;
-        // After a change of the policy the next period has the new length.
-        let next = at.after(DdsDuration::from_nanos(periods.saturating_mul(period)));
-        self.rules.indices.set_timer(instance, Timer::Deadline, Some(next));
-        let (owner, periods) = (instance.owner, u32::try_from(periods).unwrap_or(u32::MAX));
-        effects.deadlines.push(MissedDeadline { instance: handle, owner, periods });
+        instance.period_from = Some(at.after(DdsDuration::from_nanos((periods - 1).saturating_mul(period))));
+        self.rules.arm_deadline(instance);
+        let periods = u32::try_from(periods).unwrap_or(u32::MAX);
+        effects.deadlines.push(MissedDeadline { instance: handle, verdict: verdict(instance), periods });
     }
 
     /// Removes the samples of an instance that is not alive, also those that were not taken (DDS 2.2.3.22).
@@ -80,7 +81,8 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     fn purge(&mut self, handle: InstanceHandle) {
         let Some(instance) = self.instances.get_mut(&handle) else { return };
         self.rules.counters.purged += self.rules.remove_all(instance);
-        self.rules.indices.set_timer(instance, Timer::Purge, None);
+        instance.ended = None;
+        self.rules.arm_purge(instance);
         self.collect(handle);
     }
 
@@ -96,6 +98,12 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         }
         self.collect(handle);
     }
+}
+
+/// Returns the verdict by which the group may take the instance from its owner.
+fn verdict<P>(instance: &Instance<P>) -> Option<DeadlineVerdict> {
+    let owner = instance.writers.iter().find(|own| Some(own.writer) == instance.owner)?;
+    Some(DeadlineVerdict { instance: instance.handle, writer: owner.writer, last: owner.last? })
 }
 
 /// The end of a sample's LIFESPAN.

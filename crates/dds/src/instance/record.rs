@@ -1,7 +1,7 @@
 //! An instance in the cache: its state, its writers, its owner and its samples.
 use super::sample::Stored;
 use super::states::{InstanceState, ViewState};
-use crate::id::{Guid, InstanceHandle};
+use crate::id::{Guid, InstanceHandle, Position};
 use crate::time::DdsTime;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,6 +12,8 @@ pub(crate) struct Registration {
     pub(crate) writer: Guid,
     /// Whether the writer may own the instance: it has written, and kept its deadline since.
     pub(crate) candidate: bool,
+    /// The position of its last change; `None` if it has registered only.
+    pub(crate) last: Option<Position>,
 }
 
 /// An instance.
@@ -37,6 +39,10 @@ pub(crate) struct Instance<P> {
     pub(crate) accepted: Option<DdsTime>,
     /// The sample that waits for the minimum separation.
     pub(crate) pending: Option<Stored<P>>,
+    /// When the current period of the DEADLINE began; `None` while the instance is not alive.
+    pub(crate) period_from: Option<DdsTime>,
+    /// When the instance ceased to be alive; `None` while it is, and after its samples were purged.
+    pub(crate) ended: Option<DdsTime>,
     pub(crate) deadline_at: Option<DdsTime>,
     pub(crate) purge_at: Option<DdsTime>,
     pub(crate) release_at: Option<DdsTime>,
@@ -63,6 +69,8 @@ impl<P> Instance<P> {
             newest: None,
             accepted: None,
             pending: None,
+            period_from: None,
+            ended: None,
             deadline_at: None,
             purge_at: None,
             release_at: None,
@@ -84,16 +92,18 @@ impl<P> Instance<P> {
         self.key = Some(key);
     }
 
-    /// Adds a writer, and returns whether that is news. A writer that writes may own the instance.
-    pub(crate) fn register(&mut self, writer: Guid, writes: bool) -> bool {
+    /// Adds a writer, and returns whether that is news. A writer that has written may own the instance.
+    pub(crate) fn register(&mut self, writer: Guid, wrote: Option<Position>) -> bool {
+        let writes = wrote.is_some();
         match self.writers.iter_mut().find(|own| own.writer == writer) {
             Some(own) => {
                 let is_news = writes && !own.candidate;
                 own.candidate |= writes;
+                own.last = wrote.or(own.last);
                 is_news
             }
             None => {
-                self.writers.push(Registration { writer, candidate: writes });
+                self.writers.push(Registration { writer, candidate: writes, last: wrote });
                 true
             }
         }

@@ -161,14 +161,21 @@ fn a_missed_deadline_moves_ownership_when_the_group_says_so() {
     let mut reader = Fixture::of(&qos);
     reader.write(A, 1, 0);
     reader.write(B, 1, 0);
+    let last = position(reader.seq);
     reader.effects.clear();
     reader.advance(25);
-    let missed = MissedDeadline { instance: handle(1), owner: Some(B), periods: 2 };
-    assert_eq!(reader.effects[0].deadlines, [missed]);
+    let verdict = DeadlineVerdict { instance: handle(1), writer: B, last };
+    assert_eq!(
+        reader.effects[0].deadlines,
+        [MissedDeadline { instance: handle(1), verdict: Some(verdict), periods: 2 }]
+    );
     assert_eq!(reader.owner(1), Some(B));
-    reader.event(ReaderEvent::DeadlineVerdict(handle(1), B));
+    reader.event(ReaderEvent::DeadlineVerdict(verdict));
     assert_eq!(reader.owner(1), Some(A));
     reader.write(B, 1, 5);
+    assert_eq!(reader.owner(1), Some(B));
+    // The write is ordered before a second copy of the verdict, which comes too late.
+    reader.event(ReaderEvent::DeadlineVerdict(verdict));
     assert_eq!(reader.owner(1), Some(B));
 }
 

@@ -52,20 +52,20 @@ struct ModelInstance {
     state: InstanceState,
     seen: bool,
     generations: (u32, u32),
-    /// The writers, and whether each may own the instance.
-    writers: BTreeMap<Guid, bool>,
+    /// The writers, whether each may own the instance, and where it has written last.
+    writers: BTreeMap<Guid, (bool, Option<Position>)>,
     newest: Option<(i64, Guid)>,
     accepted: Option<i64>,
     pending: Option<ModelSample>,
-    deadline: Option<i64>,
-    purge: Option<i64>,
+    period_from: Option<i64>,
+    ended: Option<i64>,
     loans: usize,
 }
 
 /// The reader.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    policies: Policies,
+    pub(crate) policies: Policies,
     instances: BTreeMap<u8, ModelInstance>,
     /// All samples, in the order in which they became visible.
     samples: Vec<ModelSample>,
@@ -73,6 +73,7 @@ pub(crate) struct Model {
     writers: BTreeMap<Guid, (i32, Option<i64>, bool)>,
     pub(crate) counters: CacheCounters,
     now: i64,
+    policies_since: i64,
     /// The effects of the passage of time that were not returned.
     owed: Effects,
 }
@@ -86,6 +87,7 @@ impl Model {
             writers: BTreeMap::new(),
             counters: CacheCounters::default(),
             now: 0,
+            policies_since: 0,
             owed: Effects::default(),
         }
     }
@@ -106,7 +108,7 @@ impl Model {
             return None;
         }
         let mut best: Option<(i32, Guid)> = None;
-        for (guid, candidate) in &self.instances.get(&key)?.writers {
+        for (guid, (candidate, _)) in &self.instances.get(&key)?.writers {
             let strength = self.writers.get(guid)?.0;
             // Identities grow, so an equal strength does not replace the smaller one.
             if *candidate && best.is_none_or(|(other, _)| strength > other) {
@@ -203,9 +205,10 @@ impl Model {
                 }
                 _ => {}
             },
-            ReaderEvent::DeadlineVerdict(instance, guid) => {
-                if let Some(own) = self.instances.get_mut(&instance.0[0])
-                    && let Some(candidate) = own.writers.get_mut(guid)
+            ReaderEvent::DeadlineVerdict(verdict) => {
+                if let Some(own) = self.instances.get_mut(&verdict.instance.0[0])
+                    && let Some((candidate, last)) = own.writers.get_mut(&verdict.writer)
+                    && *last == Some(verdict.last)
                 {
                     *candidate = false;
                 }
@@ -239,8 +242,8 @@ impl Model {
             newest: None,
             accepted: None,
             pending: None,
-            deadline: None,
-            purge: None,
+            period_from: None,
+            ended: None,
             loans: 0,
         };
         self.instances.insert(key, own);
@@ -261,7 +264,7 @@ impl Model {
         self.create(key);
         match change.kind {
             Write => {
-                self.instances.get_mut(&key).unwrap().writers.insert(guid, true);
+                self.instances.get_mut(&key).unwrap().writers.insert(guid, (true, Some(position)));
                 if !self.may_change(key, guid) || self.is_late(key, source, guid) {
                     return;
                 }
@@ -288,7 +291,7 @@ impl Model {
                     expires,
                 };
                 let own = self.instances.get_mut(&key).unwrap();
-                own.deadline = self.policies.deadline.map(|deadline| now + deadline);
+                own.period_from = Some(now);
                 if own.accepted.is_some_and(|accepted| now < accepted + self.policies.separation) {
                     let dropped = if self.policies.reliable { own.pending.replace(sample) } else { Some(sample) };
                     self.counters.separated += u64::from(dropped.is_some());
@@ -297,11 +300,11 @@ impl Model {
                 self.accept(sample, effects);
             }
             Register => {
-                self.instances.get_mut(&key).unwrap().writers.entry(guid).or_insert(false);
+                self.instances.get_mut(&key).unwrap().writers.entry(guid).or_insert((false, None));
             }
             Unregister => self.unregister(key, guid, Some(source), position, now, effects),
             Dispose | DisposeUnregister => {
-                self.instances.get_mut(&key).unwrap().writers.insert(guid, true);
+                self.instances.get_mut(&key).unwrap().writers.insert(guid, (true, Some(position)));
                 if self.may_change(key, guid) && !self.is_late(key, source, guid) {
                     if !self.is_known(key) && self.policies.max_instances.is_some_and(|limit| self.known() >= limit) {
                         self.reject(key, RejectedReason::Instances, effects);
@@ -340,7 +343,7 @@ impl Model {
         }
         let own = self.instances.get_mut(&key).unwrap();
         Model::revive(own);
-        (own.accepted, own.purge) = (Some(sample.received), None);
+        (own.accepted, own.ended) = (Some(sample.received), None);
         sample.generations = own.generations;
         self.samples.push(sample);
         self.counters.accepted += 1;
@@ -355,7 +358,7 @@ impl Model {
                 self.accept(ModelSample { received: now, ..sample }, effects);
             }
             let own = self.instances.get_mut(&key).unwrap();
-            own.deadline = own.deadline.filter(|_| own.state == InstanceState::Alive);
+            own.period_from = own.period_from.filter(|_| own.state == InstanceState::Alive);
         }
     }
 
@@ -378,9 +381,7 @@ impl Model {
         }
         Model::revive(own);
         own.state = state;
-        own.deadline = None;
-        let delay = if disposed { self.policies.purge_disposed } else { self.policies.purge_no_writers };
-        own.purge = delay.map(|delay| now + delay);
+        (own.period_from, own.ended) = (None, Some(now));
         let source = source.or(own.newest.map(|(time, _)| time)).unwrap_or(now);
         let generations = own.generations;
         self.samples.retain(|sample| sample.instance != key || sample.value.is_some());
@@ -430,12 +431,22 @@ impl Model {
         let expiries = self.samples.iter().filter_map(|sample| Some((sample.expires?, 0, sample.instance)));
         let timers = self.instances.iter().flat_map(|(key, own)| {
             let release = own.pending.as_ref().and(own.accepted).map(|accepted| accepted + self.policies.separation);
-            [release, own.deadline, own.purge]
-                .into_iter()
-                .enumerate()
-                .filter_map(|(kind, at)| Some((at?, kind as u8 + 1, *key)))
+            let deadline = own.period_from.and_then(|from| Some(from + self.policies.deadline?));
+            let delay = match own.state {
+                InstanceState::NotAliveDisposed => self.policies.purge_disposed,
+                _ => self.policies.purge_no_writers,
+            };
+            let purge = own.ended.and_then(|ended| Some(ended + delay?));
+            let all = [release, deadline, purge].into_iter().enumerate();
+            all.filter_map(|(kind, at)| Some((at?.max(self.policies_since), kind as u8 + 1, *key)))
         });
         expiries.chain(timers).min()
+    }
+
+    pub(crate) fn set_policies(&mut self, policies: Policies, now: i64) -> Effects {
+        self.catch_up(now);
+        (self.policies, self.policies_since) = (policies, now);
+        self.poll(now)
     }
 
     pub(crate) fn poll(&mut self, now: i64) -> Effects {
@@ -459,13 +470,19 @@ impl Model {
                     let period = self.policies.deadline.unwrap();
                     let periods = (now - at) / period + 1;
                     let owner = self.owner(key);
-                    self.instances.get_mut(&key).unwrap().deadline = Some(at + periods * period);
-                    effects.deadlines.push(MissedDeadline { instance: handle(key), owner, periods: periods as u32 });
+                    let own = self.instances.get_mut(&key).unwrap();
+                    own.period_from = Some(at + (periods - 1) * period);
+                    let verdict = owner.map(|writer| DeadlineVerdict {
+                        instance: handle(key),
+                        writer,
+                        last: own.writers[&writer].1.unwrap(),
+                    });
+                    effects.deadlines.push(MissedDeadline { instance: handle(key), verdict, periods: periods as u32 });
                 }
                 _ => {
                     self.samples.retain(|sample| sample.instance != key);
                     self.counters.purged += (before - self.samples.len()) as u64;
-                    self.instances.get_mut(&key).unwrap().purge = None;
+                    self.instances.get_mut(&key).unwrap().ended = None;
                 }
             }
             self.collect();

@@ -7,7 +7,7 @@ use ChangeKind::*;
 use spindle_dds::cache::*;
 use spindle_dds::instance::*;
 use spindle_dds::policy::*;
-use spindle_dds::qos::{DataReaderQos, QosSet};
+use spindle_dds::qos::{DataReaderQos, QosSet, SubscriberQos};
 use spindle_dds::{DdsDuration, Guid, InstanceHandle, ReturnCode};
 use std::collections::BTreeMap;
 
@@ -76,7 +76,6 @@ fn event(chance: &mut Chance, now: i64) -> ReaderEvent<Payload> {
             ReaderEvent::WriterMatched(WriterInfo { guid, strength, lifespan, alive })
         }
         3 => ReaderEvent::WriterAlive(guid, chance.one_in(2)),
-        4 => ReaderEvent::DeadlineVerdict(handle(key), guid),
         5 => ReaderEvent::SamplesLost(1),
         _ => {
             let kind = chance.pick(&[Write, Write, Write, Write, Register, Dispose, Unregister, DisposeUnregister]);
@@ -107,6 +106,9 @@ struct Run {
     model: Model,
     loans: Vec<(LoanId, Vec<Sample<Payload>>)>,
     accesses: usize,
+    /// The verdicts that the cache has proposed.
+    verdicts: Vec<DeadlineVerdict>,
+    subscriber: SubscriberQos,
 }
 
 impl Run {
@@ -114,13 +116,14 @@ impl Run {
         let mut chance = Chance::new(seed);
         let policies = policies(&mut chance);
         let scope = PresentationQosPolicyAccessScopeKind::Topic;
-        let fixture = Fixture::new(&qos(&policies), &presented(scope, false, policies.ordered));
+        let subscriber = presented(scope, false, policies.ordered);
+        let fixture = Fixture::new(&qos(&policies), &subscriber);
         let mut model = Model::new(policies);
         for (seq, (guid, strength)) in [(A, 1), (B, 2), (C, 3)].into_iter().enumerate() {
             let event = ReaderEvent::WriterMatched(writer(guid, strength));
             let _ = model.deliver(position(seq as u64 + 1), &event, 0);
         }
-        Run { chance, fixture, model, loans: Vec::new(), accesses: 0 }
+        Run { chance, fixture, model, loans: Vec::new(), accesses: 0, verdicts: Vec::new(), subscriber }
     }
 
     fn step(&mut self) {
@@ -131,15 +134,29 @@ impl Run {
         }
         match chance.below(12) {
             0..=6 => {
-                let event = event(chance, fixture.now);
+                let event = match self.verdicts.is_empty() || !chance.one_in(10) {
+                    true => event(chance, fixture.now),
+                    false => ReaderEvent::DeadlineVerdict(chance.pick(&self.verdicts)),
+                };
                 let expected = self.model.deliver(position(fixture.seq + 1), &event, fixture.now);
+                self.verdicts.extend(expected.deadlines.iter().filter_map(|missed| missed.verdict));
                 fixture.event(event);
                 assert_eq!(fixture.effects.pop(), Some(expected));
             }
             7 | 8 => {
                 let now = fixture.now + chance.below(5) as i64;
                 fixture.advance(now);
-                assert_eq!(fixture.effects.pop(), Some(self.model.poll(now)));
+                let expected = self.model.poll(now);
+                self.verdicts.extend(expected.deadlines.iter().filter_map(|missed| missed.verdict));
+                assert_eq!(fixture.effects.pop(), Some(expected));
+            }
+            9 if chance.one_in(4) => {
+                let times = policies(chance);
+                let Policies { separation, deadline, purge_disposed, purge_no_writers, .. } = times;
+                let own = self.model.policies.clone();
+                let changed = Policies { separation, deadline, purge_disposed, purge_no_writers, ..own };
+                let effects = fixture.cache.set_qos(&qos(&changed), &self.subscriber, at(fixture.now)).unwrap();
+                assert_eq!(effects, self.model.set_policies(changed, fixture.now));
             }
             9 if !self.loans.is_empty() => {
                 let (loan, samples) = self.loans.swap_remove(chance.below(self.loans.len()));

@@ -4,6 +4,7 @@ use ChangeKind::*;
 use spindle_dds::cache::*;
 use spindle_dds::instance::InstanceState;
 use spindle_dds::policy::*;
+use spindle_dds::qos::{DataReaderQos, SubscriberQos};
 
 #[test]
 fn samples_expire_by_their_source_timestamp() {
@@ -94,7 +95,7 @@ fn instances_that_are_alive_must_keep_their_deadline() {
     reader.write(A, 2, 2);
     reader.effects.clear();
     reader.advance(14);
-    let missed = |key, periods| MissedDeadline { instance: handle(key), owner: None, periods };
+    let missed = |key, periods| MissedDeadline { instance: handle(key), verdict: None, periods };
     assert_eq!(reader.effects[0].deadlines, [missed(1, 1)]);
     reader.change(A, Dispose, 2, 0);
     reader.advance(41);
@@ -240,4 +241,46 @@ fn time_does_not_run_backwards() {
     reader.now = 50;
     reader.write(A, 1, 1);
     assert_eq!(reader.cache.wake_at(), Some(at(110)));
+}
+
+#[test]
+fn a_change_of_policies_sets_the_timers_again() {
+    let (qos, subscriber) = (keep_all(), SubscriberQos::default());
+    let mut reader = Fixture::of(&qos);
+    for key in 1..=3 {
+        reader.write(A, key, 1);
+    }
+    reader.change(A, Dispose, 2, 0);
+    reader.change(A, Unregister, 3, 0);
+    assert_eq!(reader.cache.wake_at(), None);
+    reader.now = 4;
+    let mut set = |qos: &DataReaderQos, now| reader.cache.set_qos(qos, &subscriber, at(now)).unwrap();
+    let mut changed = qos.clone();
+    changed.deadline.period = nanos(10);
+    changed.reader_data_lifecycle.autopurge_disposed_samples_delay = nanos(3);
+    changed.reader_data_lifecycle.autopurge_nowriter_samples_delay = nanos(9);
+    let effects = set(&changed, 4);
+    assert_eq!(effects, Effects::default());
+    // The delay of instance 2 has passed, that of instance 3 lasts, and so does the period of instance 1.
+    assert_eq!((reader.cache.counters().purged, reader.cache.wake_at()), (2, Some(at(9))));
+    reader.advance(9);
+    assert_eq!((reader.state(3), reader.cache.wake_at()), (None, Some(at(10))));
+    let mut set = |qos: &DataReaderQos, now| reader.cache.set_qos(qos, &subscriber, at(now)).unwrap();
+    changed.deadline.period = nanos(5);
+    assert_eq!(set(&changed, 9).deadlines, [MissedDeadline { instance: handle(1), verdict: None, periods: 1 }]);
+    assert_eq!(reader.cache.wake_at(), Some(at(14)));
+    let _ = reader.cache.set_qos(&qos, &subscriber, at(9)).unwrap();
+    assert_eq!(reader.cache.wake_at(), None);
+}
+
+#[test]
+fn a_shorter_separation_makes_the_waiting_sample_visible() {
+    let mut reader = separated(true);
+    reader.write(A, 1, 1);
+    reader.now = 3;
+    reader.write(A, 1, 2);
+    let effects = reader.cache.set_qos(&keep_all(), &SubscriberQos::default(), at(4)).unwrap();
+    assert!(effects.data_available);
+    let samples = reader.read(&Select::any()).unwrap();
+    assert_eq!((text(&samples).as_str(), samples[1].info.reception_timestamp), ("1=1 1=2", at(4)));
 }
