@@ -3,11 +3,13 @@ use super::effects::{CacheCounters, Effects, RejectedReason};
 use super::event::{CacheChange, SetId};
 use super::indices::{Indices, Timer};
 use super::rules::Rules;
+use super::select::Loan;
 use super::settings::CacheSettings;
 use crate::error::DdsError;
 use crate::filter::ContentFilter;
 use crate::id::{Guid, InstanceHandle, Position};
 use crate::instance::{Instance, InstanceState, StateMask, ViewState};
+use crate::policy::PolicyId;
 use crate::qos::{DataReaderQos, SubscriberQos};
 use crate::time::DdsTime;
 use spindle_xcdr::CdrReadError;
@@ -43,9 +45,10 @@ pub struct ReaderCache<P> {
     pub(super) sets: BTreeMap<SetId, PendingSet<P>>,
     /// The changes in pending sets.
     pub(super) buffered: usize,
-    pub(super) loans: BTreeMap<u64, Vec<InstanceHandle>>,
+    pub(super) loans: BTreeMap<u64, Loan>,
     pub(super) loan_next: u64,
-    pub(super) in_access: bool,
+    /// Whether time stands still, as in the state of an access at GROUP scope. Only LIFESPAN counts.
+    pub(super) frozen: bool,
     /// The latest time that the cache was given.
     pub(super) clock: DdsTime,
     /// The effects of the passage of time that no call has returned.
@@ -84,14 +87,25 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     ///
     /// # Errors
     /// Those of [`QosSet::check`](crate::qos::QosSet::check); `Unsupported` for TIME_BASED_FILTER with
-    /// coherent access.
+    /// coherent access, and for coherent or ordered access at GROUP scope, which a
+    /// [`GroupCaches`](super::GroupCaches) has.
     pub fn new(
         reader: &DataReaderQos,
         subscriber: &SubscriberQos,
         key_of: KeyReader<P>,
     ) -> Result<ReaderCache<P>, DdsError> {
+        let settings = CacheSettings::new(reader, subscriber)?;
+        if settings.needs_access() {
+            let what = format!("{} {} in a cache by itself", PolicyId::Presentation, subscriber.presentation);
+            return Err(DdsError::Unsupported { what, remedy: "add the reader to the caches of its subscriber" });
+        }
+        Ok(ReaderCache::with(settings, key_of))
+    }
+
+    /// Makes an empty cache, also for GROUP scope.
+    pub(super) fn with(settings: CacheSettings, key_of: KeyReader<P>) -> ReaderCache<P> {
         let rules = Rules {
-            settings: CacheSettings::new(reader, subscriber)?,
+            settings,
             filter: None,
             writers: BTreeMap::new(),
             indices: Indices::default(),
@@ -99,7 +113,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             known: 0,
             policies_since: DdsTime::EARLIEST,
         };
-        Ok(ReaderCache {
+        ReaderCache {
             rules,
             key_of,
             instances: BTreeMap::new(),
@@ -107,10 +121,26 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             buffered: 0,
             loans: BTreeMap::new(),
             loan_next: 0,
-            in_access: false,
+            frozen: false,
             clock: DdsTime::EARLIEST,
             owed: Effects::default(),
-        })
+        }
+    }
+
+    /// Returns a copy of the instances and samples in which time stands still. Payloads are shared.
+    pub(super) fn freeze(&self) -> ReaderCache<P> {
+        ReaderCache {
+            rules: self.rules.clone(),
+            key_of: self.key_of.clone(),
+            instances: self.instances.clone(),
+            sets: BTreeMap::new(),
+            buffered: 0,
+            loans: BTreeMap::new(),
+            loan_next: 0,
+            frozen: true,
+            clock: self.clock,
+            owed: Effects::default(),
+        }
     }
 
     /// Sets the filter of a content-filtered topic, or its new parameters. Samples in the cache stay.
@@ -224,10 +254,6 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
                 self.rules.counters.instances_collected += 1;
             }
         }
-    }
-
-    pub(super) fn set_in_access(&mut self, in_access: bool) {
-        self.in_access = in_access;
     }
 }
 

@@ -7,7 +7,8 @@
 //! - State, ownership and coherent sets are functions of the stream, so they are the same at all readers.
 //!   The local clock decides about LIFESPAN, TIME_BASED_FILTER, DEADLINE and purge delays only.
 //! - A sample that announces a change of state counts against no limit. An instance has at most one.
-//! - RESOURCE_LIMITS count the samples in the cache, not those that the application holds.
+//! - RESOURCE_LIMITS count the samples in the cache, and those that the application holds by a loan. A
+//!   payload is cloned, so its memory lasts as long as a clone of it.
 //! - An instance is removed when no writer, sample or loan refers to it.
 //! - Registrations and ownership of an instance are kept before the application knows it: its samples may
 //!   be filtered out or rejected, or no one has been written.

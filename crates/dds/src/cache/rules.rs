@@ -41,7 +41,7 @@ pub(super) struct WriterRecord {
 }
 
 /// The policies, the writers and the indices of a cache.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) settings: CacheSettings,
     pub(super) filter: Option<ContentFilter>,
@@ -64,13 +64,15 @@ impl Rules {
         let valid = instance.map_or(0, |instance| instance.valid);
         if let HistoryQosPolicyKind::KeepLast(depth) = self.settings.history
             && valid >= depth as usize
+            && !instance.is_some_and(Instance::is_oldest_lent)
         {
             return Ok(());
         }
-        if !limits.max_samples_per_instance.admits(valid) {
+        let lent = instance.map_or(0, |instance| self.indices.lent_of(instance.handle));
+        if !limits.max_samples_per_instance.admits(valid + lent) {
             return Err(RejectedReason::SamplesPerInstance);
         }
-        if !limits.max_samples.admits(self.indices.samples) {
+        if !limits.max_samples.admits(self.indices.occupied_samples()) {
             return Err(RejectedReason::Samples);
         }
         Ok(())
@@ -128,6 +130,7 @@ impl Rules {
     fn make_known<P>(&mut self, instance: &mut Instance<P>, key: Arc<[u8]>) {
         self.known += 1;
         instance.set_key(key);
+        instance.life = self.indices.next_arrival();
     }
 
     /// Returns whether a change is older than its instance. If it is not, it counts as the newest.
@@ -251,6 +254,7 @@ impl Rules {
             no_writers_generation: 0,
             read: false,
             expires: DdsTime::NEVER,
+            loans: 0,
             data: None,
         }
     }
@@ -265,7 +269,8 @@ impl Rules {
         self.arm_purge(instance);
         instance.accepted = Some(sample.reception);
         if instance.state != InstanceState::Alive {
-            self.indices.change(instance, Instance::revive);
+            let life = self.indices.next_arrival();
+            self.indices.change(instance, |instance| instance.revive(life));
         }
         sample.disposed_generation = instance.disposed_generation;
         sample.no_writers_generation = instance.no_writers_generation;
@@ -355,8 +360,9 @@ impl Rules {
             InstanceState::NotAliveNoWriters if !disposed => return,
             _ => {}
         }
+        let life = self.indices.next_arrival();
         self.indices.change(instance, |instance| {
-            instance.revive();
+            instance.revive(life);
             instance.state = state;
         });
         let time = time.or(instance.newest.map(|(newest, _)| newest)).unwrap_or(at.now);

@@ -1,6 +1,5 @@
 //! Which samples are read or taken (DDS 2.2.2.5.3.8 to 2.2.2.5.3.20).
 use super::cache::{ReaderCache, unknown};
-use super::rules::Rules;
 use crate::error::DdsError;
 use crate::filter::{Query, SortKey};
 use crate::id::InstanceHandle;
@@ -88,66 +87,85 @@ pub struct Selection<P> {
     pub loan: LoanId,
 }
 
-type Place = (InstanceHandle, u64);
+/// A sample that was selected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    instance: InstanceHandle,
+    arrival: u64,
+    /// The life of the instance at the selection.
+    life: u64,
+    has_data: bool,
+}
+
+/// What an open loan holds.
+#[derive(Debug, Default)]
+pub(super) struct Loan {
+    instances: Vec<InstanceHandle>,
+    /// The samples with data: the instance and the number in the cache.
+    samples: Vec<(InstanceHandle, u64)>,
+}
 
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Reads samples, which stay in the cache as read. All that is due is done first. The next
     /// [`poll`](ReaderCache::poll) or [`deliver`](ReaderCache::deliver) returns its effects.
     ///
     /// # Errors
-    /// `NoData` if no sample is selected, `BadParameter` if the instance is unknown,
-    /// `PreconditionNotMet` at GROUP scope outside of begin_access and end_access.
+    /// `NoData` if no sample is selected, `BadParameter` if the instance is unknown.
     pub fn read(&mut self, select: &Select<'_>, now: DdsTime) -> Result<Selection<P>, DdsError> {
-        self.access(select, now, |rules, instance, index| {
-            rules.indices.change(instance, |instance| {
-                let sample = &mut instance.samples[index];
-                instance.unread -= usize::from(!sample.read);
-                sample.read = true;
-                sample.data.clone()
-            })
-        })
+        self.access(select, false, now)
     }
 
-    /// Takes samples out of the cache.
+    /// Takes samples out of the cache, as [`ReaderCache::read`] reads them. RESOURCE_LIMITS count them until
+    /// their loan is returned.
     ///
     /// # Errors
     /// As [`ReaderCache::read`].
     pub fn take(&mut self, select: &Select<'_>, now: DdsTime) -> Result<Selection<P>, DdsError> {
-        self.access(select, now, |rules, instance, index| {
-            rules.indices.remove(&rules.settings, instance, index).and_then(|sample| sample.data)
-        })
+        self.access(select, true, now)
     }
 
-    /// Reads or takes samples. `get` returns the data of one, and marks or removes it.
-    fn access(
-        &mut self,
-        select: &Select<'_>,
-        now: DdsTime,
-        mut get: impl FnMut(&mut Rules, &mut Instance<P>, usize) -> Option<P>,
-    ) -> Result<Selection<P>, DdsError> {
-        let picked = self.pick(select, now)?;
-        let mut infos = self.describe(&picked).into_iter();
-        let mut samples = Vec::with_capacity(picked.len());
-        let mut lent = Vec::new();
-        for run in picked.chunk_by(|left, right| left.0 == right.0) {
-            let Some(instance) = self.instances.get_mut(&run[0].0) else { continue };
-            if instance.view == ViewState::New {
+    fn access(&mut self, select: &Select<'_>, takes: bool, now: DdsTime) -> Result<Selection<P>, DdsError> {
+        self.advance(now);
+        let picked = self.pick(select)?;
+        let samples = self.fetch(&picked);
+        Ok(Selection { samples, loan: self.settle(&picked, takes) })
+    }
+
+    /// Marks samples as read, or takes them out, and lends them. Samples and instances that are gone in the
+    /// meantime are lent only.
+    pub(super) fn settle(&mut self, picked: &[Place], takes: bool) -> LoanId {
+        let mut loan = Loan::default();
+        for run in runs(picked) {
+            let handle = run[0].instance;
+            loan.samples.extend(run.iter().filter(|place| place.has_data).map(|place| (handle, place.arrival)));
+            let Some(instance) = self.instances.get_mut(&handle) else {
+                run.iter().for_each(|place| self.rules.indices.lend_gone(place.has_data, handle, place.arrival));
+                continue;
+            };
+            instance.loans += 1;
+            loan.instances.push(handle);
+            if instance.view == ViewState::New && instance.life == run[0].life {
                 self.rules.indices.change(instance, |instance| instance.view = ViewState::NotNew);
             }
-            for (_, arrival) in run {
-                let (Some(info), Some(index)) = (infos.next(), instance.find(*arrival)) else { continue };
-                let data = match get(&mut self.rules, instance, index) {
-                    Some(data) => SampleData::Value(data),
-                    None => SampleData::Key(instance.key()),
+            for place in run {
+                let Some(index) = instance.find(place.arrival) else {
+                    self.rules.indices.lend_gone(place.has_data, handle, place.arrival);
+                    continue;
                 };
-                samples.push(Sample { info, data });
+                instance.samples[index].loans += u32::from(place.has_data);
+                if takes {
+                    self.rules.indices.remove(&self.rules.settings, instance, index);
+                } else if !instance.samples[index].read {
+                    self.rules.indices.change(instance, |instance| {
+                        instance.unread -= 1;
+                        instance.samples[index].read = true;
+                    });
+                }
             }
-            instance.loans += 1;
-            lent.push(instance.handle);
         }
         self.loan_next += 1;
-        self.loans.insert(self.loan_next, lent);
-        Ok(Selection { samples, loan: LoanId(self.loan_next) })
+        self.loans.insert(self.loan_next, loan);
+        LoanId(self.loan_next)
     }
 
     /// Ends a loan: `return_loan` (DDS 2.2.2.5.3.20).
@@ -155,10 +173,23 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// # Errors
     /// `PreconditionNotMet` if the loan is not one of this reader, or was returned.
     pub fn return_loan(&mut self, loan: LoanId) -> Result<(), DdsError> {
-        let Some(instances) = self.loans.remove(&loan.0) else {
+        let Some(Loan { instances, samples }) = self.loans.remove(&loan.0) else {
             let what = format!("loan {} is not open at this reader", loan.0);
             return Err(DdsError::PreconditionNotMet { what, remedy: "return each loan once, where it was taken" });
         };
+        for run in samples.chunk_by(|left, right| left.0 == right.0) {
+            let mut instance = self.instances.get_mut(&run[0].0);
+            for (handle, arrival) in run {
+                if self.rules.indices.return_gone(*handle, *arrival) {
+                    continue;
+                }
+                if let Some(instance) = &mut instance
+                    && let Some(index) = instance.find(*arrival)
+                {
+                    instance.samples[index].loans -= 1;
+                }
+            }
+        }
         for handle in instances {
             if let Some(instance) = self.instances.get_mut(&handle) {
                 instance.loans -= 1;
@@ -197,12 +228,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     }
 
     /// Returns the places of the samples that are selected.
-    fn pick(&mut self, select: &Select<'_>, now: DdsTime) -> Result<Vec<Place>, DdsError> {
-        if self.rules.settings.needs_access() && !self.in_access {
-            let what = "samples at GROUP scope are read within an access".to_owned();
-            return Err(DdsError::PreconditionNotMet { what, remedy: "call begin_access first" });
-        }
-        self.advance(now);
+    pub(super) fn pick(&self, select: &Select<'_>) -> Result<Vec<Place>, DdsError> {
         let mut max = select.max_samples;
         let found = match select.scope {
             Scope::Instance(handle) => {
@@ -256,43 +282,50 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         found
     }
 
-    /// Returns the information about samples, with their ranks (DDS 2.2.2.5.1.5 to 2.2.2.5.1.8).
-    fn describe(&self, picked: &[Place]) -> Vec<SampleInfo> {
-        let runs: Vec<&[Place]> = picked.chunk_by(|left, right| left.0 == right.0).collect();
+    /// Returns samples with the information about them, with their ranks (DDS 2.2.2.5.1.5 to 2.2.2.5.1.8).
+    pub(super) fn fetch(&self, picked: &[Place]) -> Vec<Sample<P>> {
         // With ordered access, and with an ORDER BY, an instance may have several runs.
         let mut totals: BTreeMap<InstanceHandle, Total> = BTreeMap::new();
-        let ascending = runs.windows(2).all(|pair| pair[0][0].0 < pair[1][0].0);
+        let mut last = None;
+        let ascending = runs(picked).all(|run| last.replace(run[0].instance) < Some(run[0].instance));
         if !ascending {
-            for run in &runs {
-                totals.entry(run[0].0).or_default().add(&self.total(run));
+            for run in runs(picked) {
+                totals.entry(run[0].instance).or_default().add(&self.total(run));
             }
         }
-        let mut infos = Vec::with_capacity(picked.len());
-        for run in runs {
-            let Some(instance) = self.instances.get(&run[0].0) else { continue };
+        let mut samples = Vec::with_capacity(picked.len());
+        for run in runs(picked) {
+            let Some(instance) = self.instances.get(&run[0].instance) else { continue };
             let mut own = None;
             let total = match totals.get_mut(&instance.handle) {
                 Some(total) => total,
                 None => own.insert(self.total(run)),
             };
-            for (_, arrival) in run {
-                let Some(sample) = instance.find(*arrival).map(|at| &instance.samples[at]) else { continue };
+            for place in run {
+                let Some(sample) = instance.find(place.arrival).map(|at| &instance.samples[at]) else { continue };
                 total.left -= 1;
-                infos.push(info(instance, sample, total.left, total.generations));
+                let info = info(instance, sample, total.left, total.generations);
+                let data = sample.data.clone().map_or_else(|| SampleData::Key(instance.key()), SampleData::Value);
+                samples.push(Sample { info, data });
             }
         }
-        infos
+        samples
     }
 
     /// Returns the number of samples in a run, and the generations of the most recent one.
     fn total(&self, run: &[Place]) -> Total {
-        let newest = run.iter().map(|(_, arrival)| *arrival).max();
+        let newest = run.iter().map(|place| place.arrival).max();
         let generations = newest.and_then(|newest| {
-            let instance = self.instances.get(&run[0].0)?;
+            let instance = self.instances.get(&run[0].instance)?;
             Some(instance.samples[instance.find(newest)?].generations())
         });
         Total { left: run.len() as u32, generations: generations.unwrap_or_default() }
     }
+}
+
+/// Returns the runs of samples of one instance.
+fn runs(picked: &[Place]) -> impl Iterator<Item = &[Place]> {
+    picked.chunk_by(|left, right| left.instance == right.instance)
 }
 
 /// The samples of an instance in a collection.
@@ -356,7 +389,8 @@ fn candidate<P: AsRef<[u8]>>(
         Some(query) => Some(place(instance, sample, query)?),
         None => None,
     };
-    Some((key, (handle, sample.arrival)))
+    let (arrival, life, has_data) = (sample.arrival, instance.life, sample.data.is_some());
+    Some((key, Place { instance: handle, arrival, life, has_data }))
 }
 
 fn candidates<P: AsRef<[u8]>>(

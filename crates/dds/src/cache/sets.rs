@@ -149,7 +149,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             }
             growth += after.saturating_sub(valid);
         }
-        if (self.rules.indices.samples + growth) as u64 > limits.max_samples.bound() && growth > 0 {
+        if (self.rules.indices.occupied_samples() + growth) as u64 > limits.max_samples.bound() && growth > 0 {
             return Err(RejectedReason::Samples);
         }
         Ok(())

@@ -42,7 +42,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
 
     /// Returns what is due first. At one time samples expire first, so no timer makes them visible.
     fn next_due(&self) -> Option<Due> {
-        let timer = self.rules.indices.timers.first().copied().map(Due::Timer);
+        let timer = self.rules.indices.timers.first().copied().map(Due::Timer).filter(|_| !self.frozen);
         let expiry = self.rules.indices.expiries.first().copied().map(Due::Expiry);
         expiry.into_iter().chain(timer).min_by_key(Due::at)
     }

@@ -24,6 +24,8 @@ pub(crate) struct Instance<P> {
     key: Option<Arc<[u8]>>,
     pub(crate) state: InstanceState,
     pub(crate) view: ViewState,
+    /// The number of this life of the instance, unique in the cache.
+    pub(crate) life: u64,
     pub(crate) disposed_generation: u32,
     pub(crate) no_writers_generation: u32,
     pub(crate) writers: Vec<Registration>,
@@ -59,6 +61,7 @@ impl<P> Instance<P> {
             key: None,
             state: InstanceState::Alive,
             view: ViewState::New,
+            life: 0,
             disposed_generation: 0,
             no_writers_generation: 0,
             writers: Vec::new(),
@@ -116,8 +119,8 @@ impl<P> Instance<P> {
         self.owner = candidates.max_by_key(|writer| (strength(*writer), std::cmp::Reverse(*writer)));
     }
 
-    /// Brings the instance to life (DDS 2.2.2.5.1.3, figure 2.11).
-    pub(crate) fn revive(&mut self) {
+    /// Brings the instance to its next life (DDS 2.2.2.5.1.3, figure 2.11).
+    pub(crate) fn revive(&mut self, life: u64) {
         match self.state {
             InstanceState::Alive => return,
             InstanceState::NotAliveDisposed => {
@@ -129,6 +132,7 @@ impl<P> Instance<P> {
         }
         self.state = InstanceState::Alive;
         self.view = ViewState::New;
+        self.life = life;
     }
 
     pub(crate) fn generations(&self) -> u32 {
@@ -138,6 +142,11 @@ impl<P> Instance<P> {
     /// Returns whether nothing refers to the instance any more.
     pub(crate) fn is_garbage(&self) -> bool {
         self.writers.is_empty() && self.samples.is_empty() && self.pending.is_none() && self.loans == 0
+    }
+
+    /// Returns whether the sample that a new one replaces has an open loan, so its memory is not free.
+    pub(crate) fn is_oldest_lent(&self) -> bool {
+        self.samples.iter().find(|sample| sample.data.is_some()).is_some_and(|sample| sample.loans > 0)
     }
 
     /// Returns the number of read and of unread samples.

@@ -34,6 +34,9 @@ impl Policies {
 
 #[derive(Clone, Debug)]
 struct ModelSample {
+    /// A number of its own, 0 until it is visible.
+    id: u64,
+    loans: usize,
     instance: u8,
     writer: Guid,
     value: Option<u8>,
@@ -72,6 +75,11 @@ pub(crate) struct Model {
     /// Strength, lifespan and liveliness.
     writers: BTreeMap<Guid, (i32, Option<i64>, bool)>,
     pub(crate) counters: CacheCounters,
+    ids: u64,
+    /// The samples with data that are lent, and no longer in the cache.
+    lent: Vec<ModelSample>,
+    /// The open loans: instances and samples.
+    loans: Vec<(BTreeSet<u8>, Vec<u64>)>,
     now: i64,
     policies_since: i64,
     /// The effects of the passage of time that were not returned.
@@ -86,6 +94,9 @@ impl Model {
             samples: Vec::new(),
             writers: BTreeMap::new(),
             counters: CacheCounters::default(),
+            ids: 0,
+            lent: Vec::new(),
+            loans: Vec::new(),
             now: 0,
             policies_since: 0,
             owed: Effects::default(),
@@ -122,14 +133,35 @@ impl Model {
         self.samples.iter().filter(|sample| sample.instance == key && sample.value.is_some()).count()
     }
 
+    fn oldest(&self, key: u8) -> Option<usize> {
+        self.samples.iter().position(|own| own.instance == key && own.value.is_some())
+    }
+
+    /// Removes samples, and returns how many there were.
+    fn remove(&mut self, goes: impl Fn(&ModelSample) -> bool) -> u64 {
+        let (gone, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut self.samples).into_iter().partition(goes);
+        self.samples = stay;
+        let count = gone.len() as u64;
+        self.lent.extend(gone.into_iter().filter(|sample| sample.loans > 0 && sample.value.is_some()));
+        count
+    }
+
+    fn push(&mut self, mut sample: ModelSample) {
+        self.ids += 1;
+        sample.id = self.ids;
+        self.samples.push(sample);
+    }
+
     pub(crate) fn admits(&self, key: u8) -> Result<(), RejectedReason> {
         let full = |used: usize, limit: Option<usize>| limit.is_some_and(|limit| used >= limit);
-        let all = self.samples.iter().filter(|sample| sample.value.is_some()).count();
+        let all = self.samples.iter().filter(|sample| sample.value.is_some()).count() + self.lent.len();
+        let lent = self.lent.iter().filter(|sample| sample.instance == key).count();
+        let is_oldest_free = self.oldest(key).is_none_or(|oldest| self.samples[oldest].loans == 0);
         if !self.is_known(key) && full(self.known(), self.policies.max_instances) {
             Err(RejectedReason::Instances)
-        } else if self.policies.depth.is_some_and(|depth| self.valid(key) >= depth) {
+        } else if is_oldest_free && self.policies.depth.is_some_and(|depth| self.valid(key) >= depth) {
             Ok(())
-        } else if full(self.valid(key), self.policies.max_per_instance) {
+        } else if full(self.valid(key) + lent, self.policies.max_per_instance) {
             Err(RejectedReason::SamplesPerInstance)
         } else if full(all, self.policies.max_samples) {
             Err(RejectedReason::Samples)
@@ -280,6 +312,8 @@ impl Model {
                     self.instances.get_mut(&key).unwrap().known = true;
                 }
                 let sample = ModelSample {
+                    id: 0,
+                    loans: 0,
                     instance: key,
                     writer: guid,
                     value: Some(change.payload[1]),
@@ -336,8 +370,8 @@ impl Model {
             return self.reject(key, reason, effects);
         }
         if self.policies.depth.is_some_and(|depth| self.valid(key) >= depth) {
-            let oldest = self.samples.iter().position(|own| own.instance == key && own.value.is_some()).unwrap();
-            let oldest = self.samples.remove(oldest);
+            let oldest = self.samples[self.oldest(key).unwrap()].clone();
+            self.remove(|own| own.id == oldest.id);
             self.counters.overwritten += 1;
             self.counters.overwritten_unread += u64::from(!oldest.read);
         }
@@ -345,7 +379,7 @@ impl Model {
         Model::revive(own);
         (own.accepted, own.ended) = (Some(sample.received), None);
         sample.generations = own.generations;
-        self.samples.push(sample);
+        self.push(sample);
         self.counters.accepted += 1;
         effects.data_available = true;
     }
@@ -385,7 +419,9 @@ impl Model {
         let source = source.or(own.newest.map(|(time, _)| time)).unwrap_or(now);
         let generations = own.generations;
         self.samples.retain(|sample| sample.instance != key || sample.value.is_some());
-        self.samples.push(ModelSample {
+        self.push(ModelSample {
+            id: 0,
+            loans: 0,
             instance: key,
             writer,
             value: None,
@@ -459,11 +495,10 @@ impl Model {
         self.now = now;
         let mut effects = std::mem::take(&mut self.owed);
         while let Some((at, kind, key)) = self.due().filter(|(at, ..)| *at <= now) {
-            let before = self.samples.len();
             match kind {
                 0 => {
-                    self.samples.retain(|sample| sample.instance != key || sample.expires.is_none_or(|end| end > at));
-                    self.counters.expired += (before - self.samples.len()) as u64;
+                    let ends = |sample: &ModelSample| sample.expires.is_some_and(|end| end <= at);
+                    self.counters.expired += self.remove(|sample| sample.instance == key && ends(sample));
                 }
                 1 => self.release(key, at, &mut effects),
                 2 => {
@@ -480,8 +515,7 @@ impl Model {
                     effects.deadlines.push(MissedDeadline { instance: handle(key), verdict, periods: periods as u32 });
                 }
                 _ => {
-                    self.samples.retain(|sample| sample.instance != key);
-                    self.counters.purged += (before - self.samples.len()) as u64;
+                    self.counters.purged += self.remove(|sample| sample.instance == key);
                     self.instances.get_mut(&key).unwrap().ended = None;
                 }
             }
@@ -541,29 +575,33 @@ impl Model {
         found.truncate(max);
         let samples = self.describe(&found);
         let touched: BTreeSet<u8> = found.iter().map(|sample| sample.instance).collect();
-        for sample in &mut self.samples {
-            sample.read |= found.iter().any(|own| {
-                own.position == sample.position && own.instance == sample.instance && own.value == sample.value
-            });
+        let ids: Vec<u64> = found.iter().map(|sample| sample.id).collect();
+        for sample in self.samples.iter_mut().filter(|sample| ids.contains(&sample.id)) {
+            sample.read = true;
+            sample.loans += usize::from(lends);
         }
         if takes {
-            self.samples.retain(|sample| {
-                !found.iter().any(|own| {
-                    own.position == sample.position && own.instance == sample.instance && own.value == sample.value
-                })
-            });
+            self.remove(|sample| ids.contains(&sample.id));
         }
-        for key in touched {
-            let own = self.instances.get_mut(&key).unwrap();
+        for key in &touched {
+            let own = self.instances.get_mut(key).unwrap();
             own.seen = true;
             own.loans += usize::from(lends);
+        }
+        if lends && !found.is_empty() {
+            self.loans.push((touched, ids));
         }
         self.collect();
         Some(samples)
     }
 
-    pub(crate) fn return_loan(&mut self, samples: &[Sample<Payload>]) {
-        let keys: BTreeSet<u8> = samples.iter().map(|sample| sample.info.instance_handle.0[0]).collect();
+    /// Returns a loan, by its place among those that are open.
+    pub(crate) fn return_loan(&mut self, index: usize) {
+        let (keys, ids) = self.loans.swap_remove(index);
+        for sample in self.samples.iter_mut().chain(&mut self.lent).filter(|sample| ids.contains(&sample.id)) {
+            sample.loans -= 1;
+        }
+        self.lent.retain(|sample| sample.loans > 0);
         for key in keys {
             self.instances.get_mut(&key).unwrap().loans -= 1;
         }

@@ -104,7 +104,7 @@ struct Run {
     chance: Chance,
     fixture: Fixture,
     model: Model,
-    loans: Vec<(LoanId, Vec<Sample<Payload>>)>,
+    loans: Vec<LoanId>,
     accesses: usize,
     /// The verdicts that the cache has proposed.
     verdicts: Vec<DeadlineVerdict>,
@@ -159,9 +159,9 @@ impl Run {
                 assert_eq!(effects, self.model.set_policies(changed, fixture.now));
             }
             9 if !self.loans.is_empty() => {
-                let (loan, samples) = self.loans.swap_remove(chance.below(self.loans.len()));
-                fixture.cache.return_loan(loan).unwrap();
-                self.model.return_loan(&samples);
+                let index = chance.below(self.loans.len());
+                fixture.cache.return_loan(self.loans.swap_remove(index)).unwrap();
+                self.model.return_loan(index);
             }
             _ => self.access(),
         }
@@ -183,7 +183,7 @@ impl Run {
                 assert_eq!(selection.samples, expected);
                 self.accesses += 1;
                 match lends {
-                    true => self.loans.push((selection.loan, selection.samples)),
+                    true => self.loans.push(selection.loan),
                     false => fixture.cache.return_loan(selection.loan).unwrap(),
                 }
             }
@@ -219,7 +219,7 @@ impl Run {
         for guid in WRITERS {
             self.fixture.event(ReaderEvent::WriterUnmatched(guid, WriterEnd::Lost));
         }
-        for (loan, _) in std::mem::take(&mut self.loans) {
+        for loan in std::mem::take(&mut self.loans) {
             self.fixture.cache.return_loan(loan).unwrap();
         }
         let _ = self.fixture.taken();
