@@ -28,10 +28,18 @@ pub type KeyReader<P> = Arc<dyn Fn(&P) -> Result<Arc<[u8]>, CdrReadError> + Send
 #[derive(Clone, Debug)]
 pub(super) struct PendingSet<P> {
     pub(super) changes: Vec<(Position, CacheChange<P>)>,
+    /// The writers of its changes, also of those that are gone.
+    pub(super) writers: Vec<Guid>,
     /// The changes that a limit left no room for. With any, the set is rejected as a whole.
     pub(super) refused: u32,
     /// Whether a writer went away within the set.
     pub(super) broken: bool,
+}
+
+impl<P> Default for PendingSet<P> {
+    fn default() -> PendingSet<P> {
+        PendingSet { changes: Vec::new(), writers: Vec::new(), refused: 0, broken: false }
+    }
 }
 
 /// The cache of a reader. `P` is a serialised sample, or a reference to one.
@@ -45,6 +53,8 @@ pub struct ReaderCache<P> {
     pub(super) sets: BTreeMap<SetId, PendingSet<P>>,
     /// The changes in pending sets.
     pub(super) buffered: usize,
+    /// The writes among them.
+    pub(super) buffered_writes: usize,
     pub(super) loans: BTreeMap<u64, Loan>,
     pub(super) loan_next: u64,
     /// Whether time stands still, as in the state of an access at GROUP scope. Only LIFESPAN counts.
@@ -119,6 +129,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             instances: BTreeMap::new(),
             sets: BTreeMap::new(),
             buffered: 0,
+            buffered_writes: 0,
             loans: BTreeMap::new(),
             loan_next: 0,
             frozen: false,
@@ -135,6 +146,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             instances: self.instances.clone(),
             sets: BTreeMap::new(),
             buffered: 0,
+            buffered_writes: 0,
             loans: BTreeMap::new(),
             loan_next: 0,
             frozen: true,

@@ -19,26 +19,33 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             }
             ReaderEvent::Change(change) => self.apply(change, at, &mut effects),
             ReaderEvent::SetEnd(end) => self.end_set(&end, at, &mut effects),
-            ReaderEvent::SetAbandoned(set) => self.discard_set(set),
+            ReaderEvent::SetAbandoned(set) => self.discard_set(set, &mut effects),
             ReaderEvent::WriterMatched(writer) => self.match_writer(writer, at, &mut effects),
             ReaderEvent::WriterUnmatched(writer, end) => self.unmatch_writer(writer, end, at, &mut effects),
             ReaderEvent::WriterAlive(writer, alive) => self.set_alive(writer, alive, at, &mut effects),
             ReaderEvent::DeadlineVerdict(verdict) => self.disown(verdict),
-            ReaderEvent::SamplesLost(count) => effects.lost += count,
+            ReaderEvent::SamplesLost(count) => effects.lost = effects.lost.saturating_add(count),
         }
         effects
     }
 
+    /// Notes that a writer has sent a change, which is a sign of life (DDS 2.2.3.11). Returns whether the
+    /// writer matches.
+    pub(super) fn sign_of_life(&mut self, guid: Guid, effects: &mut Effects) -> bool {
+        let Some(writer) = self.rules.writers.get_mut(&guid) else {
+            self.rules.counters.unmatched += 1;
+            return false;
+        };
+        if !std::mem::replace(&mut writer.alive, true) {
+            effects.liveness.push(liveness(guid, Some(false), Some(true)));
+        }
+        true
+    }
+
     /// Applies a change that takes effect now.
     pub(super) fn apply(&mut self, change: CacheChange<P>, at: Moment, effects: &mut Effects) {
-        let Some(writer) = self.rules.writers.get_mut(&change.writer) else {
-            self.rules.counters.unmatched += 1;
+        if !self.sign_of_life(change.writer, effects) {
             return;
-        };
-        if !writer.alive {
-            // A change is a sign of life (DDS 2.2.3.11).
-            writer.alive = true;
-            effects.liveness.push(liveness(change.writer, Some(false), Some(true)));
         }
         let (handle, time) = (change.instance, Some(change.source_timestamp));
         let instance = self.instances.entry(handle).or_insert_with(|| Instance::new(handle));
@@ -86,7 +93,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     }
 
     fn unmatch_writer(&mut self, guid: Guid, end: WriterEnd, at: Moment, effects: &mut Effects) {
-        self.lose_sets_of(guid, end);
+        self.lose_sets_of(guid, end, effects);
         let Some(writer) = self.rules.writers.get(&guid) else { return };
         let alive = writer.alive;
         for handle in writer.instances.clone() {

@@ -43,7 +43,8 @@ pub struct Effects {
     pub data_available: bool,
     /// The samples that were rejected.
     pub rejected: Vec<(RejectedReason, InstanceHandle)>,
-    /// The samples that were lost.
+    /// The samples that were lost: before they arrived, with a coherent set that was given up, or because they
+    /// can't be decoded.
     pub lost: u32,
     /// The deadlines that were missed.
     pub deadlines: Vec<MissedDeadline>,

@@ -103,7 +103,8 @@ pub enum ReaderEvent<P> {
     Change(CacheChange<P>),
     /// A coherent set has ended. At GROUP scope it goes to [`GroupCaches`](super::GroupCaches).
     SetEnd(SetEnd),
-    /// The source of a coherent set has given it up, or has failed.
+    /// The source of a coherent set has given it up, or has failed. A driver sends it for each open set of a
+    /// publisher that fails, also if its writers no longer match.
     SetAbandoned(SetId),
     /// A writer matches from here on, or has new policies.
     WriterMatched(WriterInfo),

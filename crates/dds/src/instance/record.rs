@@ -146,7 +146,13 @@ impl<P> Instance<P> {
 
     /// Returns whether the sample that a new one replaces has an open loan, so its memory is not free.
     pub(crate) fn is_oldest_lent(&self) -> bool {
-        self.samples.iter().find(|sample| sample.data.is_some()).is_some_and(|sample| sample.loans > 0)
+        self.lent_of_oldest(1) > 0
+    }
+
+    /// Returns how many of the oldest samples with data have open loans.
+    pub(crate) fn lent_of_oldest(&self, count: usize) -> usize {
+        let oldest = self.samples.iter().filter(|sample| sample.data.is_some()).take(count);
+        oldest.filter(|sample| sample.loans > 0).count()
     }
 
     /// Returns the number of read and of unread samples.
