@@ -96,7 +96,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Makes an empty cache.
     ///
     /// # Errors
-    /// Those of [`QosSet::check`](crate::qos::QosSet::check); `Unsupported` for TIME_BASED_FILTER with
+    /// Those of [`QosSet::check_consistent`](crate::qos::QosSet::check_consistent); `Unsupported` for TIME_BASED_FILTER with
     /// coherent access, and for coherent or ordered access at GROUP scope, which a
     /// [`GroupCaches`](super::GroupCaches) has.
     pub fn new(

@@ -96,9 +96,9 @@ impl<P: Clone + AsRef<[u8]>> GroupCaches<P> {
     /// Makes the caches of a subscriber without readers.
     ///
     /// # Errors
-    /// Those of [`QosSet::check`]; `BadParameter` if the access scope is not GROUP.
+    /// Those of [`QosSet::check_consistent`]; `BadParameter` if the access scope is not GROUP.
     pub fn new(subscriber: &SubscriberQos) -> Result<GroupCaches<P>, DdsError> {
-        subscriber.check()?;
+        subscriber.check_consistent()?;
         if subscriber.presentation.access_scope != PresentationQosPolicyAccessScopeKind::Group {
             let (policy, value) = (PolicyId::Presentation, subscriber.presentation);
             let text = format!("{policy} is {value}, which needs no group; use a cache for each reader");

@@ -51,7 +51,7 @@ fn qos(policies: &Policies) -> DataReaderQos {
     qos.deadline.period = duration(policies.deadline);
     qos.reader_data_lifecycle.autopurge_disposed_samples_delay = duration(policies.purge_disposed);
     qos.reader_data_lifecycle.autopurge_nowriter_samples_delay = duration(policies.purge_no_writers);
-    qos.check().unwrap();
+    qos.check_consistent().unwrap();
     qos
 }
 
