@@ -78,11 +78,11 @@ struct Reader {
 
 impl Reader {
     fn new() -> Reader {
-        let key_of: KeyReader<Payload> = Arc::new(|_| Arc::from([]));
+        let key_of: KeyReader<Payload> = Arc::new(|_| Ok(Arc::from([])));
         let cache = ReaderCache::new(&DataReaderQos::default(), &SubscriberQos::default(), key_of).unwrap();
         let cache = Arc::new(Mutex::new(cache));
         let reader = Reader { conditions: ReadConditions::new(cache.clone()), cache };
-        let writer = WriterInfo { guid: Guid([1; 16]), strength: 0, lifespan: DdsDuration::INFINITE };
+        let writer = WriterInfo { guid: Guid([1; 16]), strength: 0, lifespan: DdsDuration::INFINITE, alive: true };
         reader.event(ReaderEvent::WriterMatched(writer));
         reader
     }
@@ -129,6 +129,14 @@ fn read_and_query_conditions_follow_the_cache() {
     }
     assert_eq!(set.wait(LONG).unwrap(), [high.condition().clone()]);
     assert_eq!(high.query().parameters(), ["4"]);
+    // The condition selects by its states and its query.
+    let unread_high = reader.conditions.create_querycondition(unread, (*high.query()).clone());
+    assert_eq!(unread_high.states(), unread);
+    let found = |select: &Select<'_>| reader.cache.lock().unwrap().read(select, DdsTime::default()).is_ok();
+    assert!(found(&high.select(&high.query())));
+    assert!(!found(&unread_high.select(&unread_high.query())));
+    assert!(!found(&any.select()));
+    reader.conditions.delete_readcondition(unread_high.condition()).unwrap();
 
     assert_eq!(reader.conditions.len(), 2);
     let other = Reader::new();
