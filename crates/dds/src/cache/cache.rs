@@ -1,4 +1,5 @@
 //! The cache: its parts, and questions about them.
+use super::departed::DepartedWriters;
 use super::effects::{CacheCounters, Effects, RejectedReason};
 use super::event::{CacheChange, SetId};
 use super::indices::{Indices, Timer};
@@ -44,7 +45,8 @@ impl<P> Default for PendingSet<P> {
 
 /// The cache of a reader. `P` is a serialised sample, or a reference to one.
 ///
-/// Events must arrive in the order of their positions. Each operation that takes the time first does all
+/// Events must arrive in the order of their positions. A change may come after the departure of its writer,
+/// if it was ordered before. Each operation that takes the time first does all
 /// that is due. A time before an earlier one counts as the earlier one.
 pub struct ReaderCache<P> {
     pub(super) rules: Rules,
@@ -118,6 +120,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             settings,
             filter: None,
             writers: BTreeMap::new(),
+            departed: DepartedWriters::default(),
             indices: Indices::default(),
             counters: CacheCounters::default(),
             known: 0,
@@ -202,8 +205,8 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         self.rules.indices.samples
     }
 
-    /// Returns the number of entries in all collections of the cache, writers excepted. It is 0 when
-    /// nothing is held.
+    /// Returns the number of entries in all collections of the cache, except for writers that match or went
+    /// away. It is 0 when nothing is held.
     pub fn footprint(&self) -> usize {
         let registered: usize = self.rules.writers.values().map(|writer| writer.instances.len()).sum();
         let sets = self.sets.len() + self.buffered;

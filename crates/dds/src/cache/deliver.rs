@@ -1,10 +1,11 @@
 //! Events: what each does to instances.
 use super::cache::ReaderCache;
+use super::departed::Departed;
 use super::effects::{Effects, WriterLiveness};
 use super::event::{CacheChange, ChangeKind, DeadlineVerdict, ReaderEvent, WriterEnd, WriterInfo};
 use super::rules::{Moment, WriterRecord};
 use crate::id::{Guid, InstanceHandle, Position};
-use crate::instance::{Instance, InstanceState};
+use crate::instance::Instance;
 use crate::time::DdsTime;
 use std::collections::BTreeSet;
 
@@ -21,6 +22,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             ReaderEvent::SetEnd(end) => self.end_set(&end, at, &mut effects),
             ReaderEvent::SetAbandoned(set) => self.discard_set(set, &mut effects),
             ReaderEvent::WriterMatched(writer) => self.match_writer(writer, at, &mut effects),
+            ReaderEvent::WriterDeparted(writer, end) => self.note_departed(writer, end, position),
             ReaderEvent::WriterUnmatched(writer, end) => self.unmatch_writer(writer, end, at, &mut effects),
             ReaderEvent::WriterAlive(writer, alive) => self.set_alive(writer, alive, at, &mut effects),
             ReaderEvent::DeadlineVerdict(verdict) => self.disown(verdict),
@@ -30,23 +32,34 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     }
 
     /// Notes that a writer has sent a change, which is a sign of life (DDS 2.2.3.11). Returns whether the
-    /// writer matches.
-    pub(super) fn sign_of_life(&mut self, guid: Guid, effects: &mut Effects) -> bool {
-        let Some(writer) = self.rules.writers.get_mut(&guid) else {
-            self.rules.counters.unmatched += 1;
-            return false;
-        };
-        if !std::mem::replace(&mut writer.alive, true) {
-            effects.liveness.push(liveness(guid, Some(false), Some(true)));
+    /// writer matched at its position.
+    pub(super) fn sign_of_life(&mut self, guid: Guid, position: Position, effects: &mut Effects) -> bool {
+        if let Some(writer) = self.rules.writers.get_mut(&guid) {
+            if !std::mem::replace(&mut writer.alive, true) {
+                effects.liveness.push(liveness(guid, Some(false), Some(true)));
+            }
+            return true;
         }
-        true
+        let matched = self.rules.departed.after(guid, position).is_some();
+        self.rules.counters.unmatched += u64::from(!matched);
+        matched
     }
 
     /// Applies a change that takes effect now.
     pub(super) fn apply(&mut self, change: CacheChange<P>, at: Moment, effects: &mut Effects) {
-        if !self.sign_of_life(change.writer, effects) {
+        if !self.sign_of_life(change.writer, at.position, effects) {
             return;
         }
+        match self.rules.departed.after(change.writer, at.position) {
+            Some(departed) if !self.rules.writers.contains_key(&change.writer) => {
+                self.apply_late(change, departed, at, effects);
+            }
+            _ => self.change_instance(change, at, effects),
+        }
+    }
+
+    /// Applies a change of a writer that matches.
+    pub(super) fn change_instance(&mut self, change: CacheChange<P>, at: Moment, effects: &mut Effects) {
         let (handle, time) = (change.instance, Some(change.source_timestamp));
         let instance = self.instances.entry(handle).or_insert_with(|| Instance::new(handle));
         match change.kind {
@@ -65,7 +78,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     }
 
     /// Takes a writer from an instance, for another reason than a change.
-    fn withdraw(&mut self, handle: InstanceHandle, guid: Guid, at: Moment, effects: &mut Effects) {
+    pub(super) fn withdraw(&mut self, handle: InstanceHandle, guid: Guid, at: Moment, effects: &mut Effects) {
         if let Some(instance) = self.instances.get_mut(&handle) {
             self.rules.unregister(instance, guid, None, at, effects);
             self.collect(handle);
@@ -87,6 +100,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             None => {
                 let record = WriterRecord { strength, lifespan, alive, instances: BTreeSet::new() };
                 self.rules.writers.insert(guid, record);
+                self.rules.departed.0.remove(&guid);
                 effects.liveness.push(liveness(guid, None, Some(alive)));
             }
         }
@@ -94,20 +108,12 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
 
     fn unmatch_writer(&mut self, guid: Guid, end: WriterEnd, at: Moment, effects: &mut Effects) {
         self.lose_sets_of(guid, end, effects);
-        let Some(writer) = self.rules.writers.get(&guid) else { return };
-        let alive = writer.alive;
-        for handle in writer.instances.clone() {
-            if end == (WriterEnd::Deleted { autodispose: true })
-                && let Some(instance) = self.instances.get_mut(&handle)
-                && instance.is_known()
-                && self.rules.owns(instance, guid)
-            {
-                let state = InstanceState::NotAliveDisposed;
-                self.rules.end_life(instance, guid, state, None, at, effects);
-            }
-            self.withdraw(handle, guid, at, effects);
-        }
+        let Some(WriterRecord { strength, lifespan, alive, .. }) = self.rules.writers.get(&guid).cloned() else {
+            return;
+        };
+        self.leave_instances(guid, end, at, effects);
         self.rules.writers.remove(&guid);
+        self.rules.departed.add(guid, Departed { strength, lifespan, end, position: at.position });
         effects.liveness.push(liveness(guid, Some(alive), None));
     }
 

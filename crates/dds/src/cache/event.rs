@@ -110,6 +110,8 @@ pub enum ReaderEvent<P> {
     WriterMatched(WriterInfo),
     /// A writer no longer matches, because it was deleted or has failed, or for another reason.
     WriterUnmatched(Guid, WriterEnd),
+    /// A writer that did not match here went away. Its samples that were ordered before may come.
+    WriterDeparted(WriterInfo, WriterEnd),
     /// A writer is alive, or is not (LIVELINESS, DDS 2.2.3.11).
     WriterAlive(Guid, bool),
     /// The group has decided that the owner of an instance has missed its DEADLINE.

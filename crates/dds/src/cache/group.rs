@@ -178,7 +178,7 @@ impl<P: Clone + AsRef<[u8]>> GroupCaches<P> {
         let in_access = self.accesses > 0;
         self.readers.values_mut().for_each(|own| own.advance(in_access, now));
         let coherent = |own: &GroupReader<P>| own.live.rules.settings.coherent;
-        let judged = self.readers.values().filter(|own| coherent(own)).map(|own| own.live.judge_set(end));
+        let judged = self.readers.values().filter(|own| coherent(own)).map(|own| own.live.judge_set(end, position));
         let verdicts: Vec<SetVerdict> = judged.collect();
         let verdict = if verdicts.contains(&SetVerdict::Discard) {
             SetVerdict::Discard

@@ -15,6 +15,7 @@
 #[allow(clippy::module_inception)]
 mod cache;
 mod deliver;
+mod departed;
 mod effects;
 mod event;
 mod group;

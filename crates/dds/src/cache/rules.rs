@@ -2,6 +2,7 @@
 //!
 //! [`Rules`] has all of a cache besides its instances, so a change looks an instance up once.
 use super::cache::KeyReader;
+use super::departed::DepartedWriters;
 use super::effects::{CacheCounters, Effects, RejectedReason};
 use super::event::{CacheChange, ChangeKind};
 use super::indices::{Indices, Timer};
@@ -46,6 +47,8 @@ pub(super) struct Rules {
     pub(super) settings: CacheSettings,
     pub(super) filter: Option<ContentFilter>,
     pub(super) writers: BTreeMap<Guid, WriterRecord>,
+    /// The writers that went away, whose samples may still come.
+    pub(super) departed: DepartedWriters,
     pub(super) indices: Indices,
     pub(super) counters: CacheCounters,
     /// The instances that the application may know.

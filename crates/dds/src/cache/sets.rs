@@ -23,7 +23,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Adds a change to its set. A set that exceeds the buffer keeps no change.
     pub(super) fn buffer(&mut self, position: Position, change: CacheChange<P>, effects: &mut Effects) {
         let Some(id) = change.set else { return };
-        if !self.sign_of_life(change.writer, effects) {
+        if !self.sign_of_life(change.writer, position, effects) {
             return;
         }
         if !self.sets.contains_key(&id) {
@@ -118,7 +118,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         if !self.rules.settings.coherent || self.rules.settings.scope == PresentationQosPolicyAccessScopeKind::Group {
             return;
         }
-        let verdict = self.judge_set(end);
+        let verdict = self.judge_set(end, at.position);
         self.finish_set(end.set, verdict, at, effects);
     }
 
@@ -126,7 +126,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     ///
     /// Ownership and the order by source may drop changes of the set when it becomes visible. They are
     /// not foreseen here, so a set that would fit thanks to them is rejected.
-    pub(super) fn judge_set(&self, end: &SetEnd) -> SetVerdict {
+    pub(super) fn judge_set(&self, end: &SetEnd, position: Position) -> SetVerdict {
         let set = self.sets.get(&end.set);
         if set.is_some_and(|set| set.broken) {
             return SetVerdict::Discard;
@@ -137,7 +137,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         let changes = set.map_or(&[][..], |set| set.changes.as_slice());
         let missing = |(writer, count): &(Guid, u32)| {
             let found = changes.iter().filter(|(_, change)| change.writer == *writer).count();
-            self.rules.writers.contains_key(writer) && found != *count as usize
+            self.matches_at(*writer, position) && found != *count as usize
         };
         if end.changes.iter().any(missing) {
             return SetVerdict::Discard;

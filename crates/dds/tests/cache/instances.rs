@@ -290,3 +290,67 @@ fn a_writer_may_match_without_being_alive() {
     assert_eq!(reader.effects[2].liveness, liveness(Some(true), Some(false)));
     assert_eq!(reader.state(1), Some(InstanceState::NotAliveNoWriters));
 }
+
+fn late(reader: &mut Fixture, seq: u64, change: CacheChange<Payload>) {
+    let effects = reader.cache.deliver(position(seq), ReaderEvent::Change(change), at(reader.now));
+    reader.effects.push(effects);
+}
+
+#[test]
+fn samples_of_a_departed_writer_come_if_they_were_ordered_before() {
+    for (end, state, ends) in [
+        (WriterEnd::Lost, InstanceState::NotAliveNoWriters, "1=1 1=2 1!"),
+        (WriterEnd::Deleted { autodispose: true }, InstanceState::NotAliveDisposed, "1=1 1=2 1!"),
+    ] {
+        let mut reader = Fixture::of(&keep_all());
+        reader.write(A, 1, 1);
+        reader.seq += 2;
+        reader.event(ReaderEvent::WriterUnmatched(A, end));
+        let place = reader.seq - 1;
+        reader.effects.clear();
+        late(&mut reader, place, change(A, Write, 1, 2, 0));
+        assert!(reader.effects[0].data_available && reader.effects[0].liveness.is_empty());
+        assert_eq!(reader.state(1), Some(state));
+        // A change after the departure is none of a writer that matches.
+        let after = reader.seq + 1;
+        late(&mut reader, after, change(A, Write, 1, 3, 0));
+        assert_eq!(reader.cache.counters().unmatched, 1);
+        assert_eq!(reader.taken(), ends);
+        assert_eq!(reader.cache.footprint(), 0);
+        // When no event before the departure can come, it is forgotten.
+        reader.cache.forget_departed(position(reader.seq));
+        late(&mut reader, place, change(A, Write, 1, 4, 0));
+        assert_eq!(reader.cache.counters().unmatched, 2);
+    }
+}
+
+#[test]
+fn a_joiner_gets_samples_of_writers_that_it_never_matched() {
+    let mut reader = Fixture::of(&keep_all());
+    let gone = WriterInfo { lifespan: nanos(50), ..writer(Guid([7; 16]), 1) };
+    reader.now = 10;
+    reader.seq = 100;
+    reader.event(ReaderEvent::WriterDeparted(gone, WriterEnd::Lost));
+    late(&mut reader, 30, change(gone.guid, Write, 1, 1, 5));
+    late(&mut reader, 31, change(gone.guid, Write, 1, 2, 6));
+    let samples = reader.read(&Select::any()).unwrap();
+    assert_eq!(text(&samples), "1=1 1=2 1!");
+    assert_eq!(samples[0].info.position.seq, 30);
+    assert_eq!(samples[0].info.instance_state, InstanceState::NotAliveNoWriters);
+    assert_eq!(reader.cache.wake_at(), Some(at(55)));
+    assert!(reader.effects.iter().all(|effects| effects.liveness.is_empty()));
+}
+
+#[test]
+fn departed_writers_are_bounded() {
+    let mut reader = Fixture::of(&keep_all());
+    let guid = |number: u32| Guid(u128::from(number + 1).to_be_bytes());
+    for number in 0..1025 {
+        reader.event(ReaderEvent::WriterDeparted(writer(guid(number), 1), WriterEnd::Lost));
+    }
+    // The first one is forgotten for the last one.
+    late(&mut reader, 1, change(guid(0), Write, 1, 1, 0));
+    late(&mut reader, 1, change(guid(1), Write, 1, 2, 0));
+    late(&mut reader, 1, change(guid(1024), Write, 1, 3, 0));
+    assert_eq!((reader.taken().as_str(), reader.cache.counters().unmatched), ("1=2 1=3 1!", 1));
+}

@@ -65,6 +65,9 @@ struct ModelInstance {
     loans: usize,
 }
 
+/// The strength, the lifespan and the liveliness of a writer.
+type ModelWriter = (i32, Option<i64>, bool);
+
 /// The reader.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
@@ -72,8 +75,9 @@ pub(crate) struct Model {
     instances: BTreeMap<u8, ModelInstance>,
     /// All samples, in the order in which they became visible.
     samples: Vec<ModelSample>,
-    /// Strength, lifespan and liveliness.
-    writers: BTreeMap<Guid, (i32, Option<i64>, bool)>,
+    writers: BTreeMap<Guid, ModelWriter>,
+    /// The writers that went away, how and where.
+    departed: BTreeMap<Guid, (ModelWriter, WriterEnd, Position)>,
     pub(crate) counters: CacheCounters,
     ids: u64,
     /// The samples with data that are lent, and no longer in the cache.
@@ -93,6 +97,7 @@ impl Model {
             instances: BTreeMap::new(),
             samples: Vec::new(),
             writers: BTreeMap::new(),
+            departed: BTreeMap::new(),
             counters: CacheCounters::default(),
             ids: 0,
             lent: Vec::new(),
@@ -189,19 +194,30 @@ impl Model {
         let liveness = |writer, before, now| WriterLiveness { writer, before, now };
         match event {
             ReaderEvent::Change(change) => {
-                let Some(writer) = self.writers.get_mut(&change.writer) else {
+                let guid = change.writer;
+                if let Some(writer) = self.writers.get_mut(&guid) {
+                    if !std::mem::replace(&mut writer.2, true) {
+                        effects.liveness.push(liveness(guid, Some(false), Some(true)));
+                    }
+                    self.change(position, change, now, &mut effects);
+                    return effects;
+                }
+                let Some((writer, end, place)) = self.departed.get(&guid).cloned().filter(|own| position < own.2)
+                else {
                     self.counters.unmatched += 1;
                     return effects;
                 };
-                if !std::mem::replace(&mut writer.2, true) {
-                    effects.liveness.push(liveness(change.writer, Some(false), Some(true)));
-                }
+                // The writer is there for the change, and goes away at its own place.
+                self.writers.insert(guid, writer);
                 self.change(position, change, now, &mut effects);
+                self.leave(guid, end, place, now, &mut effects);
+                self.writers.remove(&guid);
             }
             ReaderEvent::WriterMatched(info) => {
                 let lifespan = (!info.lifespan.is_infinite()).then_some(info.lifespan.as_nanos() as i64);
                 let alive = self.writers.get(&info.guid).map(|writer| writer.2);
                 self.writers.insert(info.guid, (info.strength, lifespan, info.alive));
+                self.departed.remove(&info.guid);
                 if alive != Some(info.alive) {
                     effects.liveness.push(liveness(info.guid, alive, Some(info.alive)));
                     if !info.alive {
@@ -212,18 +228,17 @@ impl Model {
                 }
             }
             ReaderEvent::WriterUnmatched(guid, end) => {
-                let Some(writer) = self.writers.get(guid) else { return effects };
-                let alive = writer.2;
-                for key in self.instances_of(*guid) {
-                    let disposes = *end == (WriterEnd::Deleted { autodispose: true });
-                    if disposes && self.is_known(key) && self.may_change(key, *guid) {
-                        let kind = InstanceState::NotAliveDisposed;
-                        self.end(key, *guid, kind, None, position, now, &mut effects);
-                    }
-                    self.unregister(key, *guid, None, position, now, &mut effects);
-                }
+                let Some((strength, lifespan, alive)) = self.writers.get(guid).copied() else { return effects };
+                self.leave(*guid, *end, position, now, &mut effects);
                 self.writers.remove(guid);
+                self.departed.insert(*guid, ((strength, lifespan, true), *end, position));
                 effects.liveness.push(liveness(*guid, Some(alive), None));
+            }
+            ReaderEvent::WriterDeparted(info, end) => {
+                if !self.writers.contains_key(&info.guid) {
+                    let lifespan = (!info.lifespan.is_infinite()).then_some(info.lifespan.as_nanos() as i64);
+                    self.departed.insert(info.guid, ((info.strength, lifespan, true), *end, position));
+                }
             }
             ReaderEvent::WriterAlive(guid, alive) => match self.writers.get_mut(guid) {
                 Some(writer) if writer.2 != *alive => {
@@ -249,6 +264,16 @@ impl Model {
             ReaderEvent::SetEnd(_) | ReaderEvent::SetAbandoned(_) => {}
         }
         effects
+    }
+
+    fn leave(&mut self, guid: Guid, end: WriterEnd, position: Position, now: i64, effects: &mut Effects) {
+        for key in self.instances_of(guid) {
+            let disposes = end == (WriterEnd::Deleted { autodispose: true });
+            if disposes && self.is_known(key) && self.may_change(key, guid) {
+                self.end(key, guid, InstanceState::NotAliveDisposed, None, position, now, effects);
+            }
+            self.unregister(key, guid, None, position, now, effects);
+        }
     }
 
     fn instances_of(&self, guid: Guid) -> Vec<u8> {

@@ -8,7 +8,7 @@ use spindle_dds::cache::*;
 use spindle_dds::instance::*;
 use spindle_dds::policy::*;
 use spindle_dds::qos::{DataReaderQos, QosSet, SubscriberQos};
-use spindle_dds::{DdsDuration, Guid, InstanceHandle, ReturnCode};
+use spindle_dds::{DdsDuration, Guid, InstanceHandle, Position, ReturnCode};
 use std::collections::BTreeMap;
 
 fn policies(chance: &mut Chance) -> Policies {
@@ -73,7 +73,11 @@ fn event(chance: &mut Chance, now: i64) -> ReaderEvent<Payload> {
         1 | 2 => {
             let lifespan = chance.perhaps(&[3, 10]).map_or(DdsDuration::INFINITE, nanos);
             let (strength, alive) = (chance.below(3) as i32, !chance.one_in(4));
-            ReaderEvent::WriterMatched(WriterInfo { guid, strength, lifespan, alive })
+            let writer = WriterInfo { guid, strength, lifespan, alive };
+            match chance.one_in(4) {
+                true => ReaderEvent::WriterDeparted(writer, WriterEnd::Deleted { autodispose: chance.one_in(2) }),
+                false => ReaderEvent::WriterMatched(writer),
+            }
         }
         3 => ReaderEvent::WriterAlive(guid, chance.one_in(2)),
         5 => ReaderEvent::SamplesLost(1),
@@ -138,10 +142,13 @@ impl Run {
                     true => event(chance, fixture.now),
                     false => ReaderEvent::DeadlineVerdict(chance.pick(&self.verdicts)),
                 };
-                let expected = self.model.deliver(position(fixture.seq + 1), &event, fixture.now);
+                // A change may come late, with a place before the departure of its writer.
+                let late = if chance.one_in(8) { chance.below(20) as u64 } else { 0 };
+                fixture.seq += 1;
+                let place = Position { index: fixture.seq as u32, ..position(fixture.seq.saturating_sub(late)) };
+                let expected = self.model.deliver(place, &event, fixture.now);
                 self.verdicts.extend(expected.deadlines.iter().filter_map(|missed| missed.verdict));
-                fixture.event(event);
-                assert_eq!(fixture.effects.pop(), Some(expected));
+                assert_eq!(fixture.cache.deliver(place, event, at(fixture.now)), expected);
             }
             7 | 8 => {
                 let now = fixture.now + chance.below(5) as i64;

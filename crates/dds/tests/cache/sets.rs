@@ -277,3 +277,16 @@ fn a_lent_sample_takes_the_place_of_a_set() {
     }
     assert_eq!(reader.taken(), "1=2");
 }
+
+#[test]
+fn a_set_that_comes_after_the_departure_of_its_writer_is_whole_or_lost() {
+    for count in [2, 3] {
+        let mut reader = coherent(&keep_all());
+        reader.seq = 50;
+        reader.event(ReaderEvent::WriterUnmatched(A, WriterEnd::Lost));
+        reader.seq = 20;
+        (1..=2).for_each(|key| send(&mut reader, 1, key, 1));
+        end(&mut reader, 1, count);
+        assert_eq!(reader.taken(), if count == 2 { "1=1 2=1 1! 2!" } else { "" });
+    }
+}
