@@ -124,6 +124,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             indices: Indices::default(),
             counters: CacheCounters::default(),
             known: 0,
+            last: Position::default(),
             policies_since: DdsTime::EARLIEST,
         };
         ReaderCache {

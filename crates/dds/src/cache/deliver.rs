@@ -7,12 +7,16 @@ use super::rules::{Moment, WriterRecord};
 use crate::id::{Guid, InstanceHandle, Position};
 use crate::instance::Instance;
 use crate::time::DdsTime;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Applies an event, after all that is due.
     pub fn deliver(&mut self, position: Position, event: ReaderEvent<P>, now: DdsTime) -> Effects {
         let at = Moment::at(position, self.advance(now));
+        if !matches!(position.partial_cmp(&self.rules.last), Some(Ordering::Less)) {
+            self.rules.last = position;
+        }
         let mut effects = std::mem::take(&mut self.owed);
         match event {
             ReaderEvent::Change(change) if self.rules.settings.coherent && change.set.is_some() => {
@@ -25,6 +29,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             ReaderEvent::WriterDeparted(writer, end) => self.note_departed(writer, end, position),
             ReaderEvent::WriterUnmatched(writer, end) => self.unmatch_writer(writer, end, at, &mut effects),
             ReaderEvent::WriterAlive(writer, alive) => self.set_alive(writer, alive, at, &mut effects),
+            ReaderEvent::History(history) => self.take_history(*history, at, &mut effects),
             ReaderEvent::DeadlineVerdict(verdict) => self.disown(verdict),
             ReaderEvent::SamplesLost(count) => effects.lost = effects.lost.saturating_add(count),
         }
@@ -142,6 +147,6 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     }
 }
 
-fn liveness(writer: Guid, before: Option<bool>, now: Option<bool>) -> WriterLiveness {
+pub(super) fn liveness(writer: Guid, before: Option<bool>, now: Option<bool>) -> WriterLiveness {
     WriterLiveness { writer, before, now }
 }

@@ -1,4 +1,5 @@
 //! The events that drive a cache. Each has a position in the order that all readers agree on.
+use super::history::InstanceHistory;
 use crate::id::{Guid, InstanceHandle, Position};
 use crate::time::{DdsDuration, DdsTime};
 
@@ -114,6 +115,8 @@ pub enum ReaderEvent<P> {
     WriterDeparted(WriterInfo, WriterEnd),
     /// A writer is alive, or is not (LIVELINESS, DDS 2.2.3.11).
     WriterAlive(Guid, bool),
+    /// An instance with its retained samples, for a late joiner.
+    History(Box<InstanceHistory<P>>),
     /// The group has decided that the owner of an instance has missed its DEADLINE.
     DeadlineVerdict(DeadlineVerdict),
     /// Samples were lost before they arrived.

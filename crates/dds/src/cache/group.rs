@@ -156,6 +156,24 @@ impl<P: Clone + AsRef<[u8]>> GroupCaches<P> {
         Ok(own.hide(in_access, effects))
     }
 
+    /// Takes over the snapshot of a reader's cache: [`ReaderCache::restore`]. [`GroupCaches::current`] has the
+    /// cache of which a snapshot is made.
+    ///
+    /// # Errors
+    /// `BadParameter` with the reason if the reader is unknown, or if the snapshot does not fit.
+    pub fn restore(
+        &mut self,
+        reader: Guid,
+        snapshot: &[u8],
+        payload: impl FnMut(&[u8]) -> P,
+        now: DdsTime,
+    ) -> Result<Effects, DdsError> {
+        let in_access = self.accesses > 0;
+        let own = self.own(reader)?;
+        let effects = own.change(in_access).restore(snapshot, payload, now)?;
+        Ok(own.hide(in_access, effects))
+    }
+
     /// Applies an event to a reader, after all that is due. An unknown reader has no effects.
     pub fn deliver(&mut self, reader: Guid, position: Position, event: ReaderEvent<P>, now: DdsTime) -> Effects {
         let in_access = self.accesses > 0;

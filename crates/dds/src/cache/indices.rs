@@ -138,6 +138,15 @@ impl Indices {
         self.samples + self.lent.len()
     }
 
+    pub(super) fn arrival(&self) -> u64 {
+        self.arrival
+    }
+
+    /// Continues the numbers of samples after one.
+    pub(super) fn set_arrival(&mut self, arrival: u64) {
+        self.arrival = self.arrival.max(arrival);
+    }
+
     pub(super) fn next_arrival(&mut self) -> u64 {
         self.arrival += 1;
         self.arrival

@@ -53,6 +53,8 @@ pub(super) struct Rules {
     pub(super) counters: CacheCounters,
     /// The instances that the application may know.
     pub(super) known: usize,
+    /// The position of the last event.
+    pub(super) last: Position,
     /// When policies changed last.
     pub(super) policies_since: DdsTime,
 }
@@ -109,7 +111,7 @@ impl Rules {
         owns
     }
 
-    fn passes<P: AsRef<[u8]>>(&mut self, payload: &P, key: bool, effects: &mut Effects) -> bool {
+    pub(super) fn passes<P: AsRef<[u8]>>(&mut self, payload: &P, key: bool, effects: &mut Effects) -> bool {
         let Some(filter) = &self.filter else { return true };
         match filter.passes(payload.as_ref(), key) {
             Ok(true) => true,
@@ -130,7 +132,7 @@ impl Rules {
         effects.lost = effects.lost.saturating_add(1);
     }
 
-    fn make_known<P>(&mut self, instance: &mut Instance<P>, key: Arc<[u8]>) {
+    pub(super) fn make_known<P>(&mut self, instance: &mut Instance<P>, key: Arc<[u8]>) {
         self.known += 1;
         instance.set_key(key);
         instance.life = self.indices.next_arrival();
@@ -180,10 +182,24 @@ impl Rules {
             let Ok(key) = key_of(&change.payload) else { return self.lose_undecodable(effects) };
             self.make_known(instance, key);
         }
+        let terms = (guid, change.source_timestamp, expires);
+        self.arrive(instance, terms, change.payload, at, effects);
+    }
+
+    /// Adds a sample, at once or after the minimum separation. `terms` are its writer, its source timestamp
+    /// and the end of its LIFESPAN.
+    pub(super) fn arrive<P>(
+        &mut self,
+        instance: &mut Instance<P>,
+        terms: (Guid, DdsTime, DdsTime),
+        payload: P,
+        at: Moment,
+        effects: &mut Effects,
+    ) {
+        let (writer, source_timestamp, expires) = terms;
         instance.period_from = Some(at.now);
         self.arm_deadline(instance);
-        let sample = self.sample(guid, change.source_timestamp, at);
-        let sample = Stored { expires, data: Some(change.payload), ..sample };
+        let sample = Stored { expires, data: Some(payload), ..self.sample(writer, source_timestamp, at) };
         match instance.accepted.map(|accepted| accepted.after(self.settings.separation)) {
             Some(release) if at.now < release => self.separate(instance, sample),
             _ => self.store(instance, sample, effects),
@@ -307,19 +323,8 @@ impl Rules {
         if !self.owns(instance, change.writer) || self.is_late(instance, change) {
             return;
         }
-        if !instance.is_known() {
-            if self.filter.as_ref().is_some_and(|filter| !filter.is_key_only()) {
-                // The reader has not seen the instance, so its end is no news.
-                self.counters.filtered += 1;
-                return;
-            }
-            if !self.passes(&change.payload, true, effects) {
-                return;
-            }
-            if !self.settings.limits.max_instances.admits(self.known) {
-                return self.reject(instance.handle, RejectedReason::Instances, effects);
-            }
-            self.make_known(instance, Arc::from(change.payload.as_ref()));
+        if !instance.is_known() && !self.hears_of_end(instance, &Arc::from(change.payload.as_ref()), effects) {
+            return;
         }
         let (state, time) = (InstanceState::NotAliveDisposed, Some(change.source_timestamp));
         self.end_life(instance, change.writer, state, time, at, effects);

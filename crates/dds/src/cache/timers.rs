@@ -66,7 +66,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     fn miss(&mut self, handle: InstanceHandle, at: DdsTime, now: DdsTime, effects: &mut Effects) {
         let Some(instance) = self.instances.get_mut(&handle) else { return };
         let period = self.rules.settings.deadline.as_nanos().max(1);
-        let periods = now.as_nanos().abs_diff(at.as_nanos()) / period + 1;
+        let periods = now.as_nanos().abs_diff(at.as_nanos()).saturating_add(period) / period;
         instance.period_from = Some(at.after(DdsDuration::from_nanos((periods - 1).saturating_mul(period))));
         self.rules.arm_deadline(instance);
         let periods = u32::try_from(periods).unwrap_or(u32::MAX);

@@ -112,6 +112,11 @@ impl<P> Instance<P> {
         }
     }
 
+    /// Says whether a writer may own the instance.
+    pub(crate) fn set_candidate(&mut self, writer: Guid, candidate: bool) {
+        self.writers.iter_mut().filter(|own| own.writer == writer).for_each(|own| own.candidate = candidate);
+    }
+
     /// Sets the owner: the candidate with the largest strength, of equal ones the smallest identity
     /// (DDS 2.2.3.9.2).
     pub(crate) fn choose_owner(&mut self, strength: impl Fn(Guid) -> i32) {
@@ -141,7 +146,12 @@ impl<P> Instance<P> {
 
     /// Returns whether nothing refers to the instance any more.
     pub(crate) fn is_garbage(&self) -> bool {
-        self.writers.is_empty() && self.samples.is_empty() && self.pending.is_none() && self.loans == 0
+        self.is_garbage_without_loans() && self.loans == 0
+    }
+
+    /// Returns whether only loans refer to the instance, if anything does.
+    pub(crate) fn is_garbage_without_loans(&self) -> bool {
+        self.writers.is_empty() && self.samples.is_empty() && self.pending.is_none()
     }
 
     /// Returns whether the sample that a new one replaces has an open loan, so its memory is not free.

@@ -390,3 +390,27 @@ fn accesses_change_nothing() {
         }
     }
 }
+
+#[test]
+fn a_group_store_passes_half_a_set_on() {
+    let mut store = Group::new(&keep_all(), true);
+    store.write(X, 1, 1);
+    store.send(X, 1, 1, 2);
+    store.send(Y, 1, 1, 3);
+    let subscriber = presented(PresentationQosPolicyAccessScopeKind::Group, true, true);
+    let mut joiner = Group { caches: GroupCaches::new(&subscriber).unwrap(), seq: store.seq, now: 0 };
+    for reader in [X, Y] {
+        joiner.caches.insert(reader, &keep_all(), key_reader()).unwrap();
+        let snapshot = store.caches.current(reader).unwrap().snapshot();
+        let payload = |bytes: &[u8]| Payload::from(bytes);
+        let effects = joiner.caches.restore(reader, &snapshot, payload, at(0)).unwrap();
+        assert_eq!(effects.data_available, reader == X);
+        let again = joiner.caches.restore(reader, &snapshot, payload, at(0)).unwrap_err();
+        assert!(again.to_string().contains("restore into a new cache"));
+    }
+    for group in [&mut store, &mut joiner] {
+        group.send(Y, 1, 2, 4);
+        let _ = group.end(1, 1, 2);
+        assert_eq!(group.taken(), "x:1=1 x:1=2 y:1=3 y:2=4");
+    }
+}

@@ -5,9 +5,8 @@ use ChangeKind::*;
 use spindle_dds::cache::*;
 use spindle_dds::instance::*;
 use spindle_dds::policy::HistoryQosPolicyKind;
-use spindle_dds::{DdsTime, Guid, InstanceHandle, Position};
+use spindle_dds::{DdsTime, Guid, Position};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// The policies, as plain numbers. `None` is no bound.
 #[derive(Clone, Debug)]
@@ -33,61 +32,61 @@ impl Policies {
 }
 
 #[derive(Clone, Debug)]
-struct ModelSample {
+pub(crate) struct ModelSample {
     /// A number of its own, 0 until it is visible.
-    id: u64,
-    loans: usize,
-    instance: u8,
-    writer: Guid,
-    value: Option<u8>,
-    source: i64,
-    received: i64,
-    position: Position,
-    generations: (u32, u32),
-    read: bool,
-    expires: Option<i64>,
+    pub(crate) id: u64,
+    pub(crate) loans: usize,
+    pub(crate) instance: u8,
+    pub(crate) writer: Guid,
+    pub(crate) value: Option<u8>,
+    pub(crate) source: i64,
+    pub(crate) received: i64,
+    pub(crate) position: Position,
+    pub(crate) generations: (u32, u32),
+    pub(crate) read: bool,
+    pub(crate) expires: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
-struct ModelInstance {
+pub(crate) struct ModelInstance {
     /// Whether the application may know it.
-    known: bool,
-    state: InstanceState,
-    seen: bool,
-    generations: (u32, u32),
+    pub(crate) known: bool,
+    pub(crate) state: InstanceState,
+    pub(crate) seen: bool,
+    pub(crate) generations: (u32, u32),
     /// The writers, whether each may own the instance, and where it has written last.
-    writers: BTreeMap<Guid, (bool, Option<Position>)>,
-    newest: Option<(i64, Guid)>,
-    accepted: Option<i64>,
-    pending: Option<ModelSample>,
-    period_from: Option<i64>,
-    ended: Option<i64>,
-    loans: usize,
+    pub(crate) writers: BTreeMap<Guid, (bool, Option<Position>)>,
+    pub(crate) newest: Option<(i64, Guid)>,
+    pub(crate) accepted: Option<i64>,
+    pub(crate) pending: Option<ModelSample>,
+    pub(crate) period_from: Option<i64>,
+    pub(crate) ended: Option<i64>,
+    pub(crate) loans: usize,
 }
 
 /// The strength, the lifespan and the liveliness of a writer.
-type ModelWriter = (i32, Option<i64>, bool);
+pub(crate) type ModelWriter = (i32, Option<i64>, bool);
 
 /// The reader.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) policies: Policies,
-    instances: BTreeMap<u8, ModelInstance>,
+    pub(crate) instances: BTreeMap<u8, ModelInstance>,
     /// All samples, in the order in which they became visible.
-    samples: Vec<ModelSample>,
-    writers: BTreeMap<Guid, ModelWriter>,
+    pub(crate) samples: Vec<ModelSample>,
+    pub(crate) writers: BTreeMap<Guid, ModelWriter>,
     /// The writers that went away, how and where.
-    departed: BTreeMap<Guid, (ModelWriter, WriterEnd, Position)>,
+    pub(crate) departed: BTreeMap<Guid, (ModelWriter, WriterEnd, Position)>,
     pub(crate) counters: CacheCounters,
-    ids: u64,
+    pub(crate) ids: u64,
     /// The samples with data that are lent, and no longer in the cache.
-    lent: Vec<ModelSample>,
+    pub(crate) lent: Vec<ModelSample>,
     /// The open loans: instances and samples.
-    loans: Vec<(BTreeSet<u8>, Vec<u64>)>,
-    now: i64,
-    policies_since: i64,
+    pub(crate) loans: Vec<(BTreeSet<u8>, Vec<u64>)>,
+    pub(crate) now: i64,
+    pub(crate) policies_since: i64,
     /// The effects of the passage of time that were not returned.
-    owed: Effects,
+    pub(crate) owed: Effects,
 }
 
 impl Model {
@@ -143,7 +142,7 @@ impl Model {
     }
 
     /// Removes samples, and returns how many there were.
-    fn remove(&mut self, goes: impl Fn(&ModelSample) -> bool) -> u64 {
+    pub(crate) fn remove(&mut self, goes: impl Fn(&ModelSample) -> bool) -> u64 {
         let (gone, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut self.samples).into_iter().partition(goes);
         self.samples = stay;
         let count = gone.len() as u64;
@@ -261,7 +260,7 @@ impl Model {
                 }
             }
             ReaderEvent::SamplesLost(count) => effects.lost += count,
-            ReaderEvent::SetEnd(_) | ReaderEvent::SetAbandoned(_) => {}
+            ReaderEvent::SetEnd(_) | ReaderEvent::SetAbandoned(_) | ReaderEvent::History(_) => {}
         }
         effects
     }
@@ -477,7 +476,7 @@ impl Model {
         self.collect();
     }
 
-    fn collect(&mut self) {
+    pub(crate) fn collect(&mut self) {
         let samples = &self.samples;
         let before = self.known();
         self.instances.retain(|key, own| {
@@ -516,7 +515,7 @@ impl Model {
     }
 
     /// Does what is due, one thing after another, each as of its own time.
-    fn catch_up(&mut self, now: i64) {
+    pub(crate) fn catch_up(&mut self, now: i64) {
         self.now = now;
         let mut effects = std::mem::take(&mut self.owed);
         while let Some((at, kind, key)) = self.due().filter(|(at, ..)| *at <= now) {
@@ -552,117 +551,5 @@ impl Model {
     pub(crate) fn wake_at(&self) -> Option<DdsTime> {
         let owes = self.owed != Effects::default();
         if owes { Some(at(self.now)) } else { self.due().map(|(time, ..)| at(time)) }
-    }
-
-    pub(crate) fn count(&self, states: StateMask) -> usize {
-        self.samples.iter().filter(|sample| self.selects(sample, states)).count()
-    }
-
-    fn selects(&self, sample: &ModelSample, states: StateMask) -> bool {
-        let own = &self.instances[&sample.instance];
-        let read = if sample.read { SampleState::Read } else { SampleState::NotRead };
-        states.contains(read, if own.seen { ViewState::NotNew } else { ViewState::New }, own.state)
-    }
-
-    /// Reads or takes; `None` if the instance is unknown. An empty list is NO_DATA. The loan of the samples
-    /// stays open if the flag is set.
-    pub(crate) fn access(
-        &mut self,
-        scope: Scope,
-        states: StateMask,
-        max: usize,
-        takes: bool,
-        lends: bool,
-        now: i64,
-    ) -> Option<Vec<Sample<Payload>>> {
-        self.catch_up(now);
-        let mut found: Vec<ModelSample> = self.samples.clone();
-        found.retain(|sample| self.selects(sample, states));
-        match scope {
-            Scope::Instance(InstanceHandle(key)) => {
-                self.instances.get(&key[0]).filter(|own| own.known)?;
-                found.retain(|sample| sample.instance == key[0]);
-            }
-            Scope::NextInstance(after) => {
-                found.retain(|sample| after.is_none_or(|after| handle(sample.instance) > after));
-                let first = found.iter().map(|sample| sample.instance).min();
-                found.retain(|sample| Some(sample.instance) == first);
-            }
-            Scope::Any => {}
-        }
-        if !self.policies.ordered || scope != Scope::Any {
-            found.sort_by_key(|sample| sample.instance);
-        } else if self.policies.by_source {
-            found.sort_by_key(|sample| (sample.source, sample.writer, sample.position.seq));
-        } else {
-            found.sort_by_key(|sample| sample.position.seq);
-        }
-        found.truncate(max);
-        let samples = self.describe(&found);
-        let touched: BTreeSet<u8> = found.iter().map(|sample| sample.instance).collect();
-        let ids: Vec<u64> = found.iter().map(|sample| sample.id).collect();
-        for sample in self.samples.iter_mut().filter(|sample| ids.contains(&sample.id)) {
-            sample.read = true;
-            sample.loans += usize::from(lends);
-        }
-        if takes {
-            self.remove(|sample| ids.contains(&sample.id));
-        }
-        for key in &touched {
-            let own = self.instances.get_mut(key).unwrap();
-            own.seen = true;
-            own.loans += usize::from(lends);
-        }
-        if lends && !found.is_empty() {
-            self.loans.push((touched, ids));
-        }
-        self.collect();
-        Some(samples)
-    }
-
-    /// Returns a loan, by its place among those that are open.
-    pub(crate) fn return_loan(&mut self, index: usize) {
-        let (keys, ids) = self.loans.swap_remove(index);
-        for sample in self.samples.iter_mut().chain(&mut self.lent).filter(|sample| ids.contains(&sample.id)) {
-            sample.loans -= 1;
-        }
-        self.lent.retain(|sample| sample.loans > 0);
-        for key in keys {
-            self.instances.get_mut(&key).unwrap().loans -= 1;
-        }
-        self.collect();
-    }
-
-    fn describe(&self, found: &[ModelSample]) -> Vec<Sample<Payload>> {
-        let total = |sample: &ModelSample| sample.generations.0 + sample.generations.1;
-        let mut described = Vec::new();
-        for (index, sample) in found.iter().enumerate() {
-            let own = &self.instances[&sample.instance];
-            let of_instance = |other: &&ModelSample| other.instance == sample.instance;
-            let newest = found.iter().filter(of_instance).map(total).max().unwrap();
-            described.push(Sample {
-                info: SampleInfo {
-                    sample_state: if sample.read { SampleState::Read } else { SampleState::NotRead },
-                    view_state: if own.seen { ViewState::NotNew } else { ViewState::New },
-                    instance_state: own.state,
-                    source_timestamp: at(sample.source),
-                    reception_timestamp: at(sample.received),
-                    instance_handle: handle(sample.instance),
-                    publication_handle: sample.writer.into(),
-                    disposed_generation_count: sample.generations.0,
-                    no_writers_generation_count: sample.generations.1,
-                    sample_rank: found[index + 1..].iter().filter(of_instance).count() as u32,
-                    generation_rank: newest - total(sample),
-                    absolute_generation_rank: own.generations.0 + own.generations.1 - total(sample),
-                    valid_data: sample.value.is_some(),
-                    position: sample.position,
-                },
-                data: match sample.value {
-                    Some(value) => SampleData::Value(Arc::from([sample.instance, value])),
-                    None => SampleData::Key(Arc::from([sample.instance])),
-                },
-            });
-        }
-        described
     }
 }

@@ -10,6 +10,7 @@ use spindle_dds::policy::*;
 use spindle_dds::qos::{DataReaderQos, QosSet, SubscriberQos};
 use spindle_dds::{DdsDuration, Guid, InstanceHandle, Position, ReturnCode};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn policies(chance: &mut Chance) -> Policies {
     Policies {
@@ -157,7 +158,8 @@ impl Run {
                 self.verdicts.extend(expected.deadlines.iter().filter_map(|missed| missed.verdict));
                 assert_eq!(fixture.effects.pop(), Some(expected));
             }
-            9 if chance.one_in(4) => {
+            9 if chance.one_in(4) => self.rejoin(),
+            9 if chance.one_in(3) => {
                 let times = policies(chance);
                 let Policies { separation, deadline, purge_disposed, purge_no_writers, .. } = times;
                 let own = self.model.policies.clone();
@@ -172,6 +174,19 @@ impl Run {
             }
             _ => self.access(),
         }
+    }
+
+    /// Goes on with another cache, which has the state of this one by a snapshot.
+    fn rejoin(&mut self) {
+        let (now, fixture) = (self.fixture.now, &mut self.fixture);
+        assert_eq!(fixture.cache.poll(at(now)), self.model.poll(now));
+        let bytes = fixture.cache.snapshot();
+        let mut cache = ReaderCache::new(&qos(&self.model.policies), &self.subscriber, key_reader()).unwrap();
+        let effects = cache.restore(&bytes, |payload| Arc::from(payload), at(now)).unwrap();
+        assert_eq!(effects, self.model.rejoin());
+        assert_eq!(cache.snapshot(), bytes);
+        fixture.cache = cache;
+        self.loans.clear();
     }
 
     fn access(&mut self) {
