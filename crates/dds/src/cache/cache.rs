@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Returns the serialised key of a serialised sample.
 ///
 /// # Errors
-/// Those of a sample that is not of the type. It counts as lost.
+/// [`CdrReadError`] if the sample is not of the type. The sample counts as lost.
 pub type KeyReader<P> = Arc<dyn Fn(&P) -> Result<Arc<[u8]>, CdrReadError> + Send + Sync>;
 
 /// A coherent set whose end has not arrived.
@@ -98,9 +98,9 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Makes an empty cache.
     ///
     /// # Errors
-    /// Those of [`QosSet::check_consistent`](crate::qos::QosSet::check_consistent); `Unsupported` for TIME_BASED_FILTER with
-    /// coherent access, and for coherent or ordered access at GROUP scope, which a
-    /// [`GroupCaches`](super::GroupCaches) has.
+    /// As [`QosSet::check_consistent`](crate::qos::QosSet::check_consistent), and `Unsupported` for
+    /// TIME_BASED_FILTER with coherent access, and for coherent or ordered access at GROUP scope, which
+    /// a [`GroupCaches`](super::GroupCaches) has.
     pub fn new(
         reader: &DataReaderQos,
         subscriber: &SubscriberQos,

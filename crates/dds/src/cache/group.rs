@@ -96,7 +96,7 @@ impl<P: Clone + AsRef<[u8]>> GroupCaches<P> {
     /// Makes the caches of a subscriber without readers.
     ///
     /// # Errors
-    /// Those of [`QosSet::check_consistent`]; `BadParameter` if the access scope is not GROUP.
+    /// As [`QosSet::check_consistent`], and `BadParameter` if the access scope is not GROUP.
     pub fn new(subscriber: &SubscriberQos) -> Result<GroupCaches<P>, DdsError> {
         subscriber.check_consistent()?;
         if subscriber.presentation.access_scope != PresentationQosPolicyAccessScopeKind::Group {
@@ -110,7 +110,7 @@ impl<P: Clone + AsRef<[u8]>> GroupCaches<P> {
     /// Adds the empty cache of a reader. It replaces one with the same identity.
     ///
     /// # Errors
-    /// Those of [`ReaderCache::new`], GROUP scope excepted.
+    /// As [`ReaderCache::new`], GROUP scope excepted.
     pub fn insert(&mut self, reader: Guid, qos: &DataReaderQos, key_of: KeyReader<P>) -> Result<(), DdsError> {
         let live = ReaderCache::with(CacheSettings::new(qos, &self.subscriber)?, key_of);
         self.readers.insert(reader, GroupReader { live, view: None, hidden: false });
@@ -148,7 +148,7 @@ impl<P: Clone + AsRef<[u8]>> GroupCaches<P> {
     /// Changes the policies of a reader: [`ReaderCache::set_qos`].
     ///
     /// # Errors
-    /// Those of [`ReaderCache::set_qos`], and `BadParameter` if the reader is unknown.
+    /// As [`ReaderCache::set_qos`], and `BadParameter` if the reader is unknown.
     pub fn set_qos(&mut self, reader: Guid, qos: &DataReaderQos, now: DdsTime) -> Result<Effects, DdsError> {
         let (in_access, subscriber) = (self.accesses > 0, self.subscriber.clone());
         let own = self.own(reader)?;
@@ -247,7 +247,7 @@ impl<P: Clone + AsRef<[u8]>> GroupCaches<P> {
     /// Reads samples of a reader: [`ReaderCache::read`]. With ordered access, there is one at a time.
     ///
     /// # Errors
-    /// Those of [`ReaderCache::read`]; `BadParameter` if the reader is unknown, `PreconditionNotMet` outside
+    /// As [`ReaderCache::read`], and `BadParameter` if the reader is unknown, `PreconditionNotMet` outside
     /// of an access.
     pub fn read(&mut self, reader: Guid, select: &Select<'_>, now: DdsTime) -> Result<Selection<P>, DdsError> {
         self.check_access("samples at GROUP scope are read within an access")?;
@@ -268,7 +268,7 @@ impl<P: Clone + AsRef<[u8]>> GroupCaches<P> {
     /// Ends a loan of a reader: [`ReaderCache::return_loan`].
     ///
     /// # Errors
-    /// Those of [`ReaderCache::return_loan`], and `BadParameter` if the reader is unknown.
+    /// As [`ReaderCache::return_loan`], and `BadParameter` if the reader is unknown.
     pub fn return_loan(&mut self, reader: Guid, loan: LoanId) -> Result<(), DdsError> {
         self.own(reader)?.live.return_loan(loan)
     }

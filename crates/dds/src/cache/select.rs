@@ -97,7 +97,7 @@ pub(super) struct Place {
     has_data: bool,
 }
 
-/// What an open loan holds.
+/// The instances and samples of an open loan.
 #[derive(Debug, Default)]
 pub(super) struct Loan {
     instances: Vec<InstanceHandle>,

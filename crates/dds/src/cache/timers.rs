@@ -109,7 +109,7 @@ fn verdict<P>(instance: &Instance<P>) -> Option<DeadlineVerdict> {
 /// The end of a sample's LIFESPAN.
 type Expiry = (DdsTime, InstanceHandle, u64);
 
-/// What the passage of time does.
+/// An effect of the passage of time.
 #[derive(Clone, Copy, Debug)]
 enum Due {
     Expiry(Expiry),

@@ -224,7 +224,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns the text of a keyword, as it stands in the expression.
+    /// Returns the text of a keyword, as the expression has it.
     fn word(&self, keyword: &Token) -> String {
         let length = keyword.keyword().map_or(0, str::len);
         self.expression.chars().skip(self.column() - 1).take(length).collect()

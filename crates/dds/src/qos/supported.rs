@@ -28,7 +28,7 @@ pub struct Supported {
     pub consistency: ConsistencyKind,
 }
 
-/// Whose policies a set has.
+/// The entities whose policies a set has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Participant,
@@ -36,7 +36,7 @@ pub(crate) enum Side {
     Reader,
 }
 
-/// What this crate honours by itself, given the events of a stream, and hints.
+/// The policies that this crate honours by itself, given the events of a stream, and hints.
 const READER: [PolicyId; 12] = [
     PolicyId::History,
     PolicyId::ResourceLimits,

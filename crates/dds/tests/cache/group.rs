@@ -187,7 +187,7 @@ fn history_and_limits_hold_within_an_access() {
     let mut group = Group::new(&qos, true);
     group.write(X, 1, 1);
     group.begin();
-    // What the application takes within the access leaves its place.
+    // A sample that the application takes within the access leaves its place.
     assert_eq!(group.taken_in_access(), "x:1=1");
     (2..=4).for_each(|value| group.write(X, 1, value));
     assert_eq!(group.taken_in_access(), "");

@@ -176,7 +176,7 @@ impl Run {
         }
     }
 
-    /// Goes on with another cache, which has the state of this one by a snapshot.
+    /// Replaces the cache by another one, which has its state by a snapshot.
     fn rejoin(&mut self) {
         let (now, fixture) = (self.fixture.now, &mut self.fixture);
         assert_eq!(fixture.cache.poll(at(now)), self.model.poll(now));

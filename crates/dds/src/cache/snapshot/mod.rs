@@ -87,7 +87,7 @@ struct Parts<P> {
 }
 
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
-    /// Returns the retained state as bytes. What is due but not done stays so.
+    /// Returns the retained state as bytes. It does nothing that is due.
     pub fn snapshot(&self) -> Vec<u8> {
         write::snapshot(self)
     }
