@@ -1,10 +1,10 @@
 //! The cache: its parts, and questions about them.
 use super::departed::DepartedWriters;
 use super::effects::{CacheCounters, Effects, RejectedReason};
-use super::event::{CacheChange, SetId};
+use super::event::{CacheChange, KeyReader, SetId};
 use super::indices::{Indices, Timer};
+use super::loans::Loan;
 use super::rules::Rules;
-use super::select::Loan;
 use super::settings::CacheSettings;
 use crate::error::DdsError;
 use crate::filter::ContentFilter;
@@ -13,17 +13,10 @@ use crate::instance::{Instance, InstanceState, StateMask, ViewState};
 use crate::policy::PolicyId;
 use crate::qos::{DataReaderQos, SubscriberQos};
 use crate::time::DdsTime;
-use spindle_xcdr::CdrReadError;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::Arc;
-
-/// Returns the serialised key of a serialised sample.
-///
-/// # Errors
-/// [`CdrReadError`] if the sample is not of the type. The sample counts as lost.
-pub type KeyReader<P> = Arc<dyn Fn(&P) -> Result<Arc<[u8]>, CdrReadError> + Send + Sync>;
 
 /// A coherent set whose end has not arrived.
 #[derive(Clone, Debug)]

@@ -1,7 +1,15 @@
 //! The events that drive a cache. Each has a position in the order that all readers agree on.
-use super::history::InstanceHistory;
 use crate::id::{Guid, InstanceHandle, Position};
+use crate::instance::InstanceState;
 use crate::time::{DdsDuration, DdsTime};
+use spindle_xcdr::CdrReadError;
+use std::sync::Arc;
+
+/// Returns the serialised key of a serialised sample.
+///
+/// # Errors
+/// [`CdrReadError`] if the sample is not of the type. The sample counts as lost.
+pub type KeyReader<P> = Arc<dyn Fn(&P) -> Result<Arc<[u8]>, CdrReadError> + Send + Sync>;
 
 /// A coherent set: that of a writer at TOPIC scope, that of a publisher at GROUP scope (DDS 2.2.3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -121,4 +129,49 @@ pub enum ReaderEvent<P> {
     DeadlineVerdict(DeadlineVerdict),
     /// Samples were lost before they arrived.
     SamplesLost(u32),
+}
+
+/// An instance with its retained samples.
+#[derive(Clone, Debug)]
+pub struct InstanceHistory<P> {
+    /// The instance.
+    pub instance: InstanceHandle,
+    /// The serialised key; `None` if no sample was seen.
+    pub key: Option<Arc<[u8]>>,
+    /// Its state.
+    pub state: InstanceState,
+    /// Its writers.
+    pub writers: Vec<InstanceWriter>,
+    /// The source timestamp and the writer of its newest change.
+    pub newest: Option<(DdsTime, Guid)>,
+    /// The samples with data, in the order in which they became visible.
+    pub samples: Vec<HistorySample<P>>,
+    /// The change by which it ceased to be alive: the writer, the source timestamp and the position.
+    pub end: Option<(Guid, DdsTime, Position)>,
+}
+
+/// A writer of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstanceWriter {
+    /// The writer.
+    pub writer: Guid,
+    /// The position of its last change; `None` if it has registered the instance only.
+    pub last: Option<Position>,
+    /// Whether it may own the instance: it has written, and kept its DEADLINE since.
+    pub may_own: bool,
+}
+
+/// A retained sample.
+#[derive(Clone, Debug)]
+pub struct HistorySample<P> {
+    /// The writer.
+    pub writer: Guid,
+    /// When it was written.
+    pub source_timestamp: DdsTime,
+    /// Its position.
+    pub position: Position,
+    /// When its LIFESPAN ends.
+    pub expires: DdsTime,
+    /// The serialised sample.
+    pub payload: P,
 }

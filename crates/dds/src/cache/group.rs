@@ -1,10 +1,11 @@
 //! The caches of a subscriber at GROUP scope (DDS 2.2.2.5.2.8 to 2.2.2.5.2.10): sets over several readers,
 //! and the order over all of them.
-use super::cache::{KeyReader, ReaderCache};
+use super::cache::ReaderCache;
 use super::effects::{Effects, RejectedReason};
-use super::event::{ReaderEvent, SetEnd};
+use super::event::{KeyReader, ReaderEvent, SetEnd};
+use super::loans::{LoanId, Selection};
 use super::rules::Moment;
-use super::select::{LoanId, Select, Selection};
+use super::select::Select;
 use super::sets::SetVerdict;
 use super::settings::CacheSettings;
 use crate::error::DdsError;

@@ -5,57 +5,11 @@
 //! left would find other owners than the stream did.
 use super::cache::ReaderCache;
 use super::effects::{Effects, RejectedReason};
-use super::event::{ReaderEvent, WriterInfo};
-use super::rules::Moment;
-use crate::id::{Guid, InstanceHandle, Position};
+use super::event::{HistorySample, InstanceHistory, InstanceWriter, ReaderEvent, WriterInfo};
+use super::rules::{Moment, Rules};
+use crate::id::Position;
 use crate::instance::{Instance, InstanceState};
-use crate::time::DdsTime;
 use std::sync::Arc;
-
-/// An instance with its retained samples.
-#[derive(Clone, Debug)]
-pub struct InstanceHistory<P> {
-    /// The instance.
-    pub instance: InstanceHandle,
-    /// The serialised key; `None` if no sample was seen.
-    pub key: Option<Arc<[u8]>>,
-    /// Its state.
-    pub state: InstanceState,
-    /// Its writers.
-    pub writers: Vec<InstanceWriter>,
-    /// The source timestamp and the writer of its newest change.
-    pub newest: Option<(DdsTime, Guid)>,
-    /// The samples with data, in the order in which they became visible.
-    pub samples: Vec<HistorySample<P>>,
-    /// The change by which it ceased to be alive: the writer, the source timestamp and the position.
-    pub end: Option<(Guid, DdsTime, Position)>,
-}
-
-/// A writer of an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InstanceWriter {
-    /// The writer.
-    pub writer: Guid,
-    /// The position of its last change; `None` if it has registered the instance only.
-    pub last: Option<Position>,
-    /// Whether it may own the instance: it has written, and kept its DEADLINE since.
-    pub may_own: bool,
-}
-
-/// A retained sample.
-#[derive(Clone, Debug)]
-pub struct HistorySample<P> {
-    /// The writer.
-    pub writer: Guid,
-    /// When it was written.
-    pub source_timestamp: DdsTime,
-    /// Its position.
-    pub position: Position,
-    /// When its LIFESPAN ends.
-    pub expires: DdsTime,
-    /// The serialised sample.
-    pub payload: P,
-}
 
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Returns the events by which a late joiner with policies of its own gets the retained samples.
@@ -102,7 +56,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     }
 }
 
-impl super::rules::Rules {
+impl Rules {
     /// Adds a retained sample, if the reader wants it.
     fn take_sample<P: AsRef<[u8]>>(
         &mut self,

@@ -21,6 +21,8 @@ mod event;
 mod group;
 mod history;
 mod indices;
+mod late;
+mod loans;
 mod rules;
 mod select;
 mod sets;
@@ -28,10 +30,13 @@ mod settings;
 mod snapshot;
 mod timers;
 
-pub use cache::{InstanceInfo, KeyReader, ReaderCache};
+pub use cache::{InstanceInfo, ReaderCache};
 pub use effects::{CacheCounters, Effects, MissedDeadline, RejectedReason, WriterLiveness};
-pub use event::{CacheChange, ChangeKind, DeadlineVerdict, ReaderEvent, SetEnd, SetId, WriterEnd, WriterInfo};
+pub use event::{
+    CacheChange, ChangeKind, DeadlineVerdict, HistorySample, InstanceHistory, InstanceWriter, KeyReader, ReaderEvent,
+    SetEnd, SetId, WriterEnd, WriterInfo,
+};
 pub use group::GroupCaches;
-pub use history::{HistorySample, InstanceHistory, InstanceWriter};
-pub use select::{LoanId, Scope, Select, Selection};
+pub use loans::{LoanId, Selection};
+pub use select::{Scope, Select};
 pub use snapshot::SnapshotError;

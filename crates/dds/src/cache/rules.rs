@@ -1,10 +1,9 @@
 //! The rules by which instances change.
 //!
 //! [`Rules`] has all of a cache besides its instances, so a change looks an instance up once.
-use super::cache::KeyReader;
 use super::departed::DepartedWriters;
 use super::effects::{CacheCounters, Effects, RejectedReason};
-use super::event::{CacheChange, ChangeKind};
+use super::event::{CacheChange, ChangeKind, KeyReader};
 use super::indices::{Indices, Timer};
 use super::settings::CacheSettings;
 use crate::filter::ContentFilter;

@@ -1,5 +1,6 @@
 //! Which samples are read or taken (DDS 2.2.2.5.3.8 to 2.2.2.5.3.20).
 use super::cache::{ReaderCache, unknown};
+use super::loans::{Loan, LoanId, Place, Selection};
 use crate::error::DdsError;
 use crate::filter::{Query, SortKey};
 use crate::id::InstanceHandle;
@@ -71,38 +72,6 @@ impl<'q> Select<'q> {
     pub fn max_samples(self, max_samples: usize) -> Select<'q> {
         Select { max_samples, ..self }
     }
-}
-
-/// A loan of samples, which keeps their instances (DDS 2.2.2.5.3.20).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LoanId(u64);
-
-/// Samples that were read or taken.
-#[derive(Clone, Debug)]
-#[must_use = "the loan is to be returned"]
-pub struct Selection<P> {
-    /// The samples.
-    pub samples: Vec<Sample<P>>,
-    /// The loan. [`ReaderCache::return_loan`] ends it.
-    pub loan: LoanId,
-}
-
-/// A sample that was selected.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    instance: InstanceHandle,
-    arrival: u64,
-    /// The life of the instance at the selection.
-    life: u64,
-    has_data: bool,
-}
-
-/// The instances and samples of an open loan.
-#[derive(Debug, Default)]
-pub(super) struct Loan {
-    instances: Vec<InstanceHandle>,
-    /// The samples with data: the instance and the number in the cache.
-    samples: Vec<(InstanceHandle, u64)>,
 }
 
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {

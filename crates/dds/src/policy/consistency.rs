@@ -1,7 +1,6 @@
 //! CONSISTENCY: the levels of the DerechoDDS paper, and where a write and a read take place.
 use super::delivery::{DurabilityQosPolicyKind, ReliabilityQosPolicyKind};
 use super::id::{Policy, PolicyId};
-use crate::qos::Supported;
 use std::fmt;
 
 /// A level of consistency. Each includes the previous one, so the order is that of offers.
@@ -84,10 +83,6 @@ impl ConsistencyQosPolicy {
 
 impl Policy for ConsistencyQosPolicy {
     const ID: PolicyId = PolicyId::Consistency;
-
-    fn beyond(&self, supported: &Supported) -> Option<&'static str> {
-        (self.kind > Some(supported.consistency)).then_some("use a weaker level, or derive it")
-    }
 }
 
 impl fmt::Display for ConsistencyQosPolicy {

@@ -1,7 +1,6 @@
 //! RELIABILITY, DURABILITY, DURABILITY_SERVICE, HISTORY, RESOURCE_LIMITS and LIFESPAN: which samples
 //! are delivered, kept and dropped.
 use super::id::{Policy, PolicyId};
-use crate::qos::Supported;
 use crate::time::DdsDuration;
 use std::fmt;
 
@@ -91,10 +90,6 @@ pub struct DurabilityQosPolicy {
 
 impl Policy for DurabilityQosPolicy {
     const ID: PolicyId = PolicyId::Durability;
-
-    fn beyond(&self, supported: &Supported) -> Option<&'static str> {
-        (self.kind > supported.durability).then_some("use a weaker kind, which is kept for fewer joiners")
-    }
 }
 
 impl fmt::Display for DurabilityQosPolicy {

@@ -1,5 +1,4 @@
 //! The identifiers of policies.
-use crate::qos::Supported;
 use std::fmt;
 
 /// A policy (DDS 2.2.3; the numbers are those of the platform-specific model, `QosPolicyId_t`).
@@ -151,9 +150,4 @@ impl fmt::Display for PolicyId {
 pub trait Policy: Clone + PartialEq + fmt::Display {
     /// The policy.
     const ID: PolicyId;
-
-    /// Returns the remedy if the value is stronger than a driver supports.
-    fn beyond(&self, _supported: &Supported) -> Option<&'static str> {
-        None
-    }
 }

@@ -1,7 +1,6 @@
 //! DESTINATION_ORDER, PRESENTATION, OWNERSHIP and OWNERSHIP_STRENGTH: which order readers see, and
 //! whose samples.
 use super::id::{Policy, PolicyId};
-use crate::qos::Supported;
 use std::fmt;
 
 /// The criterion that orders the samples of an instance (DDS 2.2.3.17). The order is that of offers.
@@ -75,10 +74,6 @@ pub struct PresentationQosPolicy {
 
 impl Policy for PresentationQosPolicy {
     const ID: PolicyId = PolicyId::Presentation;
-
-    fn beyond(&self, supported: &Supported) -> Option<&'static str> {
-        (self.access_scope > supported.access_scope).then_some("use a narrower access scope")
-    }
 }
 
 impl fmt::Display for PresentationQosPolicy {

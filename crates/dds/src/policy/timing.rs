@@ -1,6 +1,5 @@
 //! DEADLINE, LATENCY_BUDGET, TIME_BASED_FILTER, LIVELINESS and TRANSPORT_PRIORITY.
 use super::id::{Policy, PolicyId};
-use crate::qos::Supported;
 use crate::time::DdsDuration;
 use std::fmt;
 
@@ -112,10 +111,6 @@ impl Default for LivelinessQosPolicy {
 
 impl Policy for LivelinessQosPolicy {
     const ID: PolicyId = PolicyId::Liveliness;
-
-    fn beyond(&self, supported: &Supported) -> Option<&'static str> {
-        (self.kind > supported.liveliness).then_some("use a weaker kind")
-    }
 }
 
 impl fmt::Display for LivelinessQosPolicy {

@@ -1,9 +1,6 @@
 //! The policies that a driver honours.
 use crate::error::DdsError;
-use crate::policy::{
-    ConsistencyKind, DurabilityQosPolicyKind, LivelinessQosPolicyKind, Policy, PolicyId,
-    PresentationQosPolicyAccessScopeKind,
-};
+use crate::policy::*;
 use std::collections::BTreeSet;
 
 /// The policies that a driver honours: the network below this crate, and the entities above it.
@@ -93,7 +90,7 @@ impl Supported {
     }
 
     /// Refuses a value that the driver does not honour.
-    pub(super) fn check<T: Policy>(&self, entity: &str, sides: &[Side], own: &T, default: &T) -> Result<(), DdsError> {
+    pub(super) fn check<T: Graded>(&self, entity: &str, sides: &[Side], own: &T, default: &T) -> Result<(), DdsError> {
         if own == default {
             return Ok(());
         }
@@ -108,4 +105,51 @@ impl Supported {
         }
         own.beyond(self).map_or(Ok(()), refuse)
     }
+}
+
+/// A policy, some of whose values may be stronger than the driver supports.
+pub(super) trait Graded: Policy {
+    /// Returns the remedy if the value is too strong.
+    fn beyond(&self, _supported: &Supported) -> Option<&'static str> {
+        None
+    }
+}
+
+impl Graded for DurabilityQosPolicy {
+    fn beyond(&self, supported: &Supported) -> Option<&'static str> {
+        (self.kind > supported.durability).then_some("use a weaker kind, which is kept for fewer joiners")
+    }
+}
+
+impl Graded for PresentationQosPolicy {
+    fn beyond(&self, supported: &Supported) -> Option<&'static str> {
+        (self.access_scope > supported.access_scope).then_some("use a narrower access scope")
+    }
+}
+
+impl Graded for LivelinessQosPolicy {
+    fn beyond(&self, supported: &Supported) -> Option<&'static str> {
+        (self.kind > supported.liveliness).then_some("use a weaker kind")
+    }
+}
+
+impl Graded for ConsistencyQosPolicy {
+    fn beyond(&self, supported: &Supported) -> Option<&'static str> {
+        (self.kind > Some(supported.consistency)).then_some("use a weaker level, or derive it")
+    }
+}
+
+macro_rules! ungraded {
+    ($($policy:ident),*) => {
+        $(impl Graded for $policy {})*
+    };
+}
+
+ungraded! {
+    UserDataQosPolicy, TopicDataQosPolicy, GroupDataQosPolicy, DurabilityServiceQosPolicy, DeadlineQosPolicy,
+    LatencyBudgetQosPolicy, OwnershipQosPolicy, OwnershipStrengthQosPolicy, TimeBasedFilterQosPolicy,
+    PartitionQosPolicy, ReliabilityQosPolicy, TransportPriorityQosPolicy, LifespanQosPolicy,
+    DestinationOrderQosPolicy, HistoryQosPolicy, ResourceLimitsQosPolicy, EntityFactoryQosPolicy,
+    WriterDataLifecycleQosPolicy, ReaderDataLifecycleQosPolicy, DataRepresentationQosPolicy,
+    TypeConsistencyEnforcementQosPolicy
 }
