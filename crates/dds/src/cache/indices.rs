@@ -25,7 +25,9 @@ pub(super) struct Indices {
     pub(super) tally: StateTally,
     /// The samples with data.
     pub(super) samples: usize,
-    /// The open loans of samples that have left the cache.
+    /// The samples that one loan alone has taken out of the cache. Their instances have the numbers.
+    pub(super) taken: usize,
+    /// The open loans of other samples that have left the cache.
     pub(super) lent: BTreeMap<(InstanceHandle, u64), u32>,
     arrival: u64,
 }
@@ -39,6 +41,7 @@ impl Indices {
             + self.timers.len()
             + self.samples
             + self.lent.len()
+            + self.taken
     }
 
     /// Changes the states or samples of an instance.
@@ -111,10 +114,8 @@ impl Indices {
     }
 
     /// Counts a loan of a sample with data that has left the cache.
-    pub(super) fn lend_gone(&mut self, has_data: bool, handle: InstanceHandle, arrival: u64) {
-        if has_data {
-            *self.lent.entry((handle, arrival)).or_default() += 1;
-        }
+    pub(super) fn lend_gone(&mut self, handle: InstanceHandle, arrival: u64) {
+        *self.lent.entry((handle, arrival)).or_default() += 1;
     }
 
     /// Ends a loan of a sample, and returns whether it had left the cache.
@@ -128,14 +129,16 @@ impl Indices {
     }
 
     /// Returns the samples of an instance that have left the cache and have open loans.
-    pub(super) fn lent_of(&self, handle: InstanceHandle) -> usize {
-        if self.lent.is_empty() { 0 } else { self.lent.range((handle, 0)..=(handle, u64::MAX)).count() }
+    pub(super) fn lent_of<P>(&self, instance: &Instance<P>) -> usize {
+        let handle = instance.handle;
+        let lent = if self.lent.is_empty() { 0 } else { self.lent.range((handle, 0)..=(handle, u64::MAX)).count() };
+        lent + instance.taken as usize
     }
 
     /// Returns the samples with data that RESOURCE_LIMITS count: those in the cache, and those that the
     /// application holds.
     pub(super) fn occupied_samples(&self) -> usize {
-        self.samples + self.lent.len()
+        self.samples + self.lent.len() + self.taken
     }
 
     pub(super) fn arrival(&self) -> u64 {

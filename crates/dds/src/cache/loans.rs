@@ -29,7 +29,8 @@ pub(super) struct Place {
 /// The instances and samples of an open loan.
 #[derive(Debug, Default)]
 pub(super) struct Loan {
-    pub(super) instances: Vec<InstanceHandle>,
-    /// The samples with data: the instance and the number in the cache.
+    /// The instances, with the samples that this loan alone has taken out of the cache.
+    pub(super) instances: Vec<(InstanceHandle, u32)>,
+    /// The other samples with data: the instance and the number in the cache.
     pub(super) samples: Vec<(InstanceHandle, u64)>,
 }

@@ -72,7 +72,7 @@ impl Rules {
         {
             return Ok(());
         }
-        let lent = instance.map_or(0, |instance| self.indices.lent_of(instance.handle));
+        let lent = instance.map_or(0, |instance| self.indices.lent_of(instance));
         if !limits.max_samples_per_instance.admits(valid + lent) {
             return Err(RejectedReason::SamplesPerInstance);
         }

@@ -1,6 +1,7 @@
 //! Which samples are read or taken (DDS 2.2.2.5.3.8 to 2.2.2.5.3.20).
 use super::cache::{ReaderCache, unknown};
 use super::loans::{Loan, LoanId, Place, Selection};
+use super::rules::Rules;
 use crate::error::DdsError;
 use crate::filter::{Query, SortKey};
 use crate::id::InstanceHandle;
@@ -106,31 +107,24 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         let mut loan = Loan::default();
         for run in runs(picked) {
             let handle = run[0].instance;
-            loan.samples.extend(run.iter().filter(|place| place.has_data).map(|place| (handle, place.arrival)));
             let Some(instance) = self.instances.get_mut(&handle) else {
-                run.iter().for_each(|place| self.rules.indices.lend_gone(place.has_data, handle, place.arrival));
+                for place in run.iter().filter(|place| place.has_data) {
+                    self.rules.indices.lend_gone(handle, place.arrival);
+                    loan.samples.push((handle, place.arrival));
+                }
                 continue;
             };
-            instance.loans += 1;
-            loan.instances.push(handle);
             if instance.view == ViewState::New && instance.life == run[0].life {
                 self.rules.indices.change(instance, |instance| instance.view = ViewState::NotNew);
             }
+            let before = instance.taken;
             for place in run {
-                let Some(index) = instance.find(place.arrival) else {
-                    self.rules.indices.lend_gone(place.has_data, handle, place.arrival);
-                    continue;
-                };
-                instance.samples[index].loans += u32::from(place.has_data);
-                if takes {
-                    self.rules.indices.remove(&self.rules.settings, instance, index);
-                } else if !instance.samples[index].read {
-                    self.rules.indices.change(instance, |instance| {
-                        instance.unread -= 1;
-                        instance.samples[index].read = true;
-                    });
+                if !self.rules.settle(instance, place, takes) && place.has_data {
+                    loan.samples.push((handle, place.arrival));
                 }
             }
+            instance.loans += 1;
+            loan.instances.push((handle, instance.taken - before));
         }
         self.loan_next += 1;
         self.loans.insert(self.loan_next, loan);
@@ -159,9 +153,11 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
                 }
             }
         }
-        for handle in instances {
+        for (handle, taken) in instances {
+            self.rules.indices.taken -= taken as usize;
             if let Some(instance) = self.instances.get_mut(&handle) {
                 instance.loans -= 1;
+                instance.taken -= taken;
                 if instance.is_garbage() {
                     self.collect(handle);
                 }
@@ -289,6 +285,35 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             Some(instance.samples[instance.find(newest)?].generations())
         });
         Total { left: run.len() as u32, generations: generations.unwrap_or_default() }
+    }
+}
+
+impl Rules {
+    /// Marks a sample as read, or takes it out. Returns whether the loan holds it by the count of its instance:
+    /// no other loan does, and the cache does not.
+    fn settle<P>(&mut self, instance: &mut Instance<P>, place: &Place, takes: bool) -> bool {
+        let Some(index) = instance.find(place.arrival) else {
+            if place.has_data {
+                self.indices.lend_gone(place.instance, place.arrival);
+            }
+            return false;
+        };
+        let alone = takes && instance.samples[index].loans == 0;
+        if alone {
+            instance.taken += u32::from(place.has_data);
+            self.indices.taken += usize::from(place.has_data);
+        } else {
+            instance.samples[index].loans += u32::from(place.has_data);
+        }
+        if takes {
+            self.indices.remove(&self.settings, instance, index);
+        } else if !instance.samples[index].read {
+            self.indices.change(instance, |instance| {
+                instance.unread -= 1;
+                instance.samples[index].read = true;
+            });
+        }
+        alone
     }
 }
 

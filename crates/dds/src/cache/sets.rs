@@ -177,7 +177,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             // A sample that is replaced while it is lent keeps its place.
             let replaced = (valid + count - after).min(valid);
             let kept = instance.map_or(0, |instance| instance.lent_of_oldest(replaced));
-            let held = after + kept + self.rules.indices.lent_of(handle);
+            let held = after + kept + instance.map_or(0, |instance| self.rules.indices.lent_of(instance));
             if held as u64 > limits.max_samples_per_instance.bound() && after + kept > valid {
                 return Err(RejectedReason::SamplesPerInstance);
             }

@@ -49,6 +49,8 @@ pub(crate) struct Instance<P> {
     pub(crate) purge_at: Option<DdsTime>,
     pub(crate) release_at: Option<DdsTime>,
     pub(crate) loans: u32,
+    /// The samples that one loan alone has taken out of the cache.
+    pub(crate) taken: u32,
 }
 
 impl<P> Instance<P> {
@@ -78,6 +80,7 @@ impl<P> Instance<P> {
             purge_at: None,
             release_at: None,
             loans: 0,
+            taken: 0,
         }
     }
 
