@@ -4,6 +4,7 @@ use spindle_dds::cache::*;
 use spindle_dds::condition::*;
 use spindle_dds::filter::Query;
 use spindle_dds::instance::*;
+use spindle_dds::policy::PresentationQosPolicyAccessScopeKind;
 use spindle_dds::qos::*;
 use spindle_dds::status::*;
 use spindle_dds::*;
@@ -281,4 +282,34 @@ fn a_condition_in_two_sets_wakes_both() {
     // The sets are gone, and the condition continues.
     guard.set_trigger_value(true);
     assert!(guard.condition().trigger_value());
+}
+
+#[test]
+fn conditions_at_group_scope_see_the_state_of_the_access() {
+    let key_of: KeyReader<Payload> = Arc::new(|_| Ok(Arc::from([])));
+    let mut subscriber = SubscriberQos::default();
+    subscriber.presentation.access_scope = PresentationQosPolicyAccessScopeKind::Group;
+    subscriber.presentation.ordered_access = true;
+    let (reader, guid, now) = (Guid([2; 16]), Guid([1; 16]), DdsTime::default());
+    let mut caches = GroupCaches::new(&subscriber).unwrap();
+    caches.insert(reader, &DataReaderQos::default(), key_of).unwrap();
+    let writer = WriterInfo { guid, strength: 0, lifespan: DdsDuration::INFINITE, alive: true };
+    let _ = caches.deliver(reader, Position::default(), ReaderEvent::WriterMatched(writer), now);
+    let caches = Arc::new(std::sync::Mutex::new(caches));
+    let conditions = ReadConditions::new(Arc::new(GroupSource { caches: caches.clone(), reader }));
+    let any = conditions.create_readcondition(StateMask::ANY);
+    let _ = caches.lock().unwrap().begin_access(now);
+    let change = CacheChange {
+        writer: guid,
+        kind: ChangeKind::Write,
+        instance: InstanceHandle::KEYLESS,
+        source_timestamp: now,
+        set: None,
+        payload: Payload::from([1]),
+    };
+    let _ = caches.lock().unwrap().deliver(reader, Position::default(), ReaderEvent::Change(change), now);
+    assert!(!any.condition().trigger_value());
+    let _ = caches.lock().unwrap().end_access(now).unwrap();
+    conditions.data_changed();
+    assert!(any.condition().trigger_value());
 }

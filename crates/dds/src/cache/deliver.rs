@@ -26,7 +26,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             ReaderEvent::SetEnd(end) => self.end_set(&end, at, &mut effects),
             ReaderEvent::SetAbandoned(set) => self.discard_set(set, &mut effects),
             ReaderEvent::WriterMatched(writer) => self.match_writer(writer, at, &mut effects),
-            ReaderEvent::WriterDeparted(writer, end) => self.note_departed(writer, end, position),
+            ReaderEvent::WriterDeparted(writer, end) => self.note_departed(writer, end, at, &mut effects),
             ReaderEvent::WriterUnmatched(writer, end) => self.unmatch_writer(writer, end, at, &mut effects),
             ReaderEvent::WriterAlive(writer, alive) => self.set_alive(writer, alive, at, &mut effects),
             ReaderEvent::History(history) => self.take_history(*history, at, &mut effects),
@@ -118,7 +118,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         };
         self.leave_instances(guid, end, at, effects);
         self.rules.writers.remove(&guid);
-        self.rules.departed.add(guid, Departed { strength, lifespan, end, position: at.position });
+        self.remember(guid, Departed { strength, lifespan, end, position: at.position }, effects);
         effects.liveness.push(liveness(guid, Some(alive), None));
     }
 

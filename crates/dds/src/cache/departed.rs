@@ -21,14 +21,22 @@ pub(super) struct Departed {
 pub(super) struct DepartedWriters(pub(super) BTreeMap<Guid, Departed>);
 
 impl DepartedWriters {
-    pub(super) fn add(&mut self, guid: Guid, departed: Departed) {
+    /// Adds a writer, and returns the one that is forgotten for it.
+    pub(super) fn add(&mut self, guid: Guid, departed: Departed) -> Option<Guid> {
         self.0.insert(guid, departed);
-        if self.0.len() > DEPARTED_MAX {
-            let first = self.0.iter().min_by_key(|(guid, own)| (own.position.place(), **guid));
-            if let Some(guid) = first.map(|(guid, _)| *guid) {
-                self.0.remove(&guid);
-            }
+        if self.0.len() <= DEPARTED_MAX {
+            return None;
         }
+        let first = self.0.iter().min_by_key(|(guid, own)| (own.position.place(), **guid));
+        let first = first.map(|(guid, _)| *guid)?;
+        self.0.remove(&first);
+        Some(first)
+    }
+
+    /// Removes the writers that went away at a position or before, and returns them.
+    pub(super) fn remove_until(&mut self, position: Position) -> Vec<Guid> {
+        let gone = self.0.extract_if(.., |_, own| own.position <= position);
+        gone.map(|(guid, _)| guid).collect()
     }
 
     /// Returns a writer, if an event at a position was ordered before it went away.

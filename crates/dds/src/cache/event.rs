@@ -110,7 +110,8 @@ pub struct SetEnd {
 pub enum ReaderEvent<P> {
     /// A writer changed an instance.
     Change(CacheChange<P>),
-    /// A coherent set has ended. At GROUP scope it goes to [`GroupCaches`](super::GroupCaches).
+    /// A coherent set has ended. At GROUP scope it concerns all readers, and goes to
+    /// [`GroupCaches::end_set`](super::GroupCaches::end_set); in the stream of one reader it has no effect.
     SetEnd(SetEnd),
     /// The source of a coherent set has given it up, or has failed. A driver sends it for each open set of a
     /// publisher that fails, also if its writers no longer match.

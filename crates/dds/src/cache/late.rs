@@ -14,19 +14,27 @@ use std::collections::BTreeSet;
 
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Forgets the writers that went away at a position or before. The driver calls it when no event before
-    /// the position can come any more.
-    pub fn forget_departed(&mut self, position: Position) {
-        self.rules
-            .departed
-            .0
-            .retain(|_, own| !matches!(own.position.partial_cmp(&position), Some(order) if order.is_le()));
+    /// the position can come any more. Their open coherent sets are lost.
+    pub fn forget_departed(&mut self, position: Position) -> Effects {
+        let mut effects = std::mem::take(&mut self.owed);
+        for guid in self.rules.departed.remove_until(position) {
+            self.lose_sets_of(guid, WriterEnd::Lost, &mut effects);
+        }
+        effects
+    }
+
+    /// Remembers a writer that went away. The one that is forgotten for it loses its open sets.
+    pub(super) fn remember(&mut self, guid: Guid, departed: Departed, effects: &mut Effects) {
+        if let Some(forgotten) = self.rules.departed.add(guid, departed) {
+            self.lose_sets_of(forgotten, WriterEnd::Lost, effects);
+        }
     }
 
     /// Notes that a writer went away that did not match here.
-    pub(super) fn note_departed(&mut self, writer: WriterInfo, end: WriterEnd, position: Position) {
+    pub(super) fn note_departed(&mut self, writer: WriterInfo, end: WriterEnd, at: Moment, effects: &mut Effects) {
         let WriterInfo { guid, strength, lifespan, .. } = writer;
         if !self.rules.writers.contains_key(&guid) {
-            self.rules.departed.add(guid, Departed { strength, lifespan, end, position });
+            self.remember(guid, Departed { strength, lifespan, end, position: at.position }, effects);
         }
     }
 

@@ -318,7 +318,7 @@ fn samples_of_a_departed_writer_come_if_they_were_ordered_before() {
         assert_eq!(reader.taken(), ends);
         assert_eq!(reader.cache.footprint(), 0);
         // When no event before the departure can come, it is forgotten.
-        reader.cache.forget_departed(position(reader.seq));
+        let _ = reader.cache.forget_departed(position(reader.seq));
         late(&mut reader, place, change(A, Write, 1, 4, 0));
         assert_eq!(reader.cache.counters().unmatched, 2);
     }

@@ -290,3 +290,16 @@ fn a_set_that_comes_after_the_departure_of_its_writer_is_whole_or_lost() {
         assert_eq!(reader.taken(), if count == 2 { "1=1 2=1 1! 2!" } else { "" });
     }
 }
+
+#[test]
+fn a_late_set_without_its_end_goes_with_its_writer() {
+    let mut reader = coherent(&keep_all());
+    reader.seq = 50;
+    reader.event(ReaderEvent::WriterUnmatched(A, WriterEnd::Lost));
+    reader.seq = 20;
+    send(&mut reader, 1, 1, 1);
+    let effects = reader.cache.forget_departed(position(50));
+    assert_eq!(effects, Effects::default());
+    assert_eq!(reader.cache.forget_departed(position(51)).lost, 1);
+    assert_eq!(reader.cache.footprint(), 0);
+}

@@ -107,7 +107,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         now: DdsTime,
     ) -> Result<Effects, SnapshotError> {
         let used = !self.instances.is_empty() || !self.sets.is_empty() || !self.loans.is_empty();
-        if used || !self.rules.writers.is_empty() {
+        if used || !self.rules.writers.is_empty() || !self.rules.departed.0.is_empty() {
             return Err(SnapshotError::InUse);
         }
         let parts = read::parts(snapshot, &self.rules.settings, payload)?;

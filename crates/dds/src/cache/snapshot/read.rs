@@ -187,7 +187,7 @@ impl<'a, F> Input<'a, F> {
             let position = self.position()?;
             let once = !writers.contains_key(&guid) && !departed.0.contains_key(&guid);
             self.check(once, "a writer must be listed once")?;
-            departed.add(guid, Departed { strength, lifespan, end, position });
+            let _ = departed.add(guid, Departed { strength, lifespan, end, position });
         }
         Ok(departed)
     }
