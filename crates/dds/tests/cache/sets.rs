@@ -162,7 +162,8 @@ fn ends_of_instances_belong_to_the_set() {
 }
 
 /// Random sets of two writers, some of which are given up. A second cache without coherent access gets the
-/// changes of each set at its end, and no change of the others.
+/// changes of each set at its end, and no change of the others. The first one is replaced by its snapshot at
+/// random points.
 #[test]
 fn sets_are_seen_as_if_written_at_their_end() {
     for seed in 1..200 {
@@ -207,6 +208,12 @@ fn sets_are_seen_as_if_written_at_their_end() {
                         }
                     }
                 }
+            }
+            if chance.below(12) == 0 {
+                // Another cache continues with a snapshot, in the middle of sets, too.
+                let snapshot = reader.cache.snapshot();
+                reader.cache = ReaderCache::new(&keep_last(3), &subscriber, key_reader()).unwrap();
+                let _ = reader.cache.restore(&snapshot, |payload| Payload::from(payload), at(0)).unwrap();
             }
             let select = Select::any();
             let (left, right) = (reader.read(&select).ok(), other.read(&select).ok());
