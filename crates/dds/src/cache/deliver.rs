@@ -10,6 +10,17 @@ use crate::time::DdsTime;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
+/// The writer of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// It matches.
+    Matches,
+    /// It went away after the change.
+    Departed(Departed),
+    /// The reader does not know it, or it went away before the change.
+    Unmatched,
+}
+
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Applies an event, after all that is due.
     pub fn deliver(&mut self, position: Position, event: ReaderEvent<P>, now: DdsTime) -> Effects {
@@ -36,30 +47,29 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         effects
     }
 
-    /// Notes that a writer has sent a change, which is a sign of life (DDS 2.2.3.11). Returns whether the
-    /// writer matched at its position.
-    pub(super) fn sign_of_life(&mut self, guid: Guid, position: Position, effects: &mut Effects) -> bool {
+    /// Notes that a writer has sent a change, which is a sign of life (DDS 2.2.3.11).
+    pub(super) fn note_sender(&mut self, guid: Guid, position: Position, effects: &mut Effects) -> Sender {
         if let Some(writer) = self.rules.writers.get_mut(&guid) {
             if !std::mem::replace(&mut writer.alive, true) {
                 effects.liveness.push(liveness(guid, Some(false), Some(true)));
             }
-            return true;
+            return Sender::Matches;
         }
-        let matched = self.rules.departed.after(guid, position).is_some();
-        self.rules.counters.unmatched += u64::from(!matched);
-        matched
+        match self.rules.departed.after(guid, position) {
+            Some(departed) => Sender::Departed(departed),
+            None => {
+                self.rules.counters.unmatched += 1;
+                Sender::Unmatched
+            }
+        }
     }
 
     /// Applies a change that takes effect now.
     pub(super) fn apply(&mut self, change: CacheChange<P>, at: Moment, effects: &mut Effects) {
-        if !self.sign_of_life(change.writer, at.position, effects) {
-            return;
-        }
-        match self.rules.departed.after(change.writer, at.position) {
-            Some(departed) if !self.rules.writers.contains_key(&change.writer) => {
-                self.apply_late(change, departed, at, effects);
-            }
-            _ => self.change_instance(change, at, effects),
+        match self.note_sender(change.writer, at.position, effects) {
+            Sender::Matches => self.change_instance(change, at, effects),
+            Sender::Departed(departed) => self.apply_late(change, departed, at, effects),
+            Sender::Unmatched => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! Coherent sets (DDS 2.2.3.6): their changes are buffered, and become visible at the end of the set, or
 //! never.
 use super::cache::ReaderCache;
+use super::deliver::Sender;
 use super::effects::{Effects, RejectedReason};
 use super::event::{CacheChange, ChangeKind, SetEnd, SetId, WriterEnd};
 use super::rules::Moment;
@@ -23,7 +24,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Adds a change to its set. A set that exceeds the buffer keeps no change.
     pub(super) fn buffer(&mut self, position: Position, change: CacheChange<P>, effects: &mut Effects) {
         let Some(id) = change.set else { return };
-        if !self.sign_of_life(change.writer, position, effects) {
+        if self.note_sender(change.writer, position, effects) == Sender::Unmatched {
             return;
         }
         if !self.sets.contains_key(&id) {
