@@ -21,9 +21,9 @@ fn main() {
 fn measure(keys: u64, history: HistoryQosPolicyKind) {
     let mut qos = DataReaderQos { reliability: ReliabilityQosPolicy::WRITER, ..DataReaderQos::default() };
     qos.history.kind = history;
-    let key_of: KeyReader<Arc<[u8]>> = Arc::new(|payload: &Arc<[u8]>| payload.clone());
+    let key_of: KeyReader<Arc<[u8]>> = Arc::new(|payload: &Arc<[u8]>| Ok(payload.clone()));
     let mut cache = ReaderCache::new(&qos, &SubscriberQos::default(), key_of).expect("the policies fit");
-    let info = WriterInfo { guid: WRITER, strength: 0, lifespan: DdsDuration::INFINITE };
+    let info = WriterInfo { guid: WRITER, strength: 0, lifespan: DdsDuration::INFINITE, alive: true };
     let _ = cache.deliver(Position::default(), ReaderEvent::WriterMatched(info), DdsTime::default());
     let payload: Arc<[u8]> = Arc::from([0; 16]);
     let (rounds, batch) = (2_000_000_u64.max(keys), 1000.min(keys.max(100)));

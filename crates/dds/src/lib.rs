@@ -9,8 +9,8 @@
 //!                              status --> condition
 //! ```
 //!
-//! A policy is honoured, or refused with an error that names it. Each writer that does not match a
-//! reader has a [reason` that prints both values. Comments cite the clauses of OMG DDS 1.4
+//! A policy is honoured, or refused with an error that names it: the driver says which policies it honours
+//! ([`qos::Supported`]). Each writer that does not match a reader has a reason that prints both values. Comments cite the clauses of OMG DDS 1.4
 //! (formal/2015-04-10) as DDS and those of DDS-XTypes 1.3 as XTypes.
 //!
 //! **Absent on purpose:** I/O, clocks, threads, the encoding of types (`spindle-xcdr`).

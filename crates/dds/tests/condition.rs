@@ -4,6 +4,7 @@ use spindle_dds::cache::*;
 use spindle_dds::condition::*;
 use spindle_dds::filter::Query;
 use spindle_dds::instance::*;
+use spindle_dds::policy::PresentationQosPolicyAccessScopeKind;
 use spindle_dds::qos::*;
 use spindle_dds::status::*;
 use spindle_dds::*;
@@ -78,11 +79,11 @@ struct Reader {
 
 impl Reader {
     fn new() -> Reader {
-        let key_of: KeyReader<Payload> = Arc::new(|_| Arc::from([]));
+        let key_of: KeyReader<Payload> = Arc::new(|_| Ok(Arc::from([])));
         let cache = ReaderCache::new(&DataReaderQos::default(), &SubscriberQos::default(), key_of).unwrap();
         let cache = Arc::new(Mutex::new(cache));
         let reader = Reader { conditions: ReadConditions::new(cache.clone()), cache };
-        let writer = WriterInfo { guid: Guid([1; 16]), strength: 0, lifespan: DdsDuration::INFINITE };
+        let writer = WriterInfo { guid: Guid([1; 16]), strength: 0, lifespan: DdsDuration::INFINITE, alive: true };
         reader.event(ReaderEvent::WriterMatched(writer));
         reader
     }
@@ -129,6 +130,14 @@ fn read_and_query_conditions_follow_the_cache() {
     }
     assert_eq!(set.wait(LONG).unwrap(), [high.condition().clone()]);
     assert_eq!(high.query().parameters(), ["4"]);
+    // The condition selects by its states and its query.
+    let unread_high = reader.conditions.create_querycondition(unread, (*high.query()).clone());
+    assert_eq!(unread_high.states(), unread);
+    let found = |select: &Select<'_>| reader.cache.lock().unwrap().read(select, DdsTime::default()).is_ok();
+    assert!(found(&high.select(&high.query())));
+    assert!(!found(&unread_high.select(&unread_high.query())));
+    assert!(!found(&any.select()));
+    reader.conditions.delete_readcondition(unread_high.condition()).unwrap();
 
     assert_eq!(reader.conditions.len(), 2);
     let other = Reader::new();
@@ -273,4 +282,34 @@ fn a_condition_in_two_sets_wakes_both() {
     // The sets are gone, and the condition continues.
     guard.set_trigger_value(true);
     assert!(guard.condition().trigger_value());
+}
+
+#[test]
+fn conditions_at_group_scope_see_the_state_of_the_access() {
+    let key_of: KeyReader<Payload> = Arc::new(|_| Ok(Arc::from([])));
+    let mut subscriber = SubscriberQos::default();
+    subscriber.presentation.access_scope = PresentationQosPolicyAccessScopeKind::Group;
+    subscriber.presentation.ordered_access = true;
+    let (reader, guid, now) = (Guid([2; 16]), Guid([1; 16]), DdsTime::default());
+    let mut caches = GroupCaches::new(&subscriber).unwrap();
+    caches.insert(reader, &DataReaderQos::default(), key_of).unwrap();
+    let writer = WriterInfo { guid, strength: 0, lifespan: DdsDuration::INFINITE, alive: true };
+    let _ = caches.deliver(reader, Position::default(), ReaderEvent::WriterMatched(writer), now);
+    let caches = Arc::new(std::sync::Mutex::new(caches));
+    let conditions = ReadConditions::new(Arc::new(GroupSource { caches: caches.clone(), reader }));
+    let any = conditions.create_readcondition(StateMask::ANY);
+    let _ = caches.lock().unwrap().begin_access(now);
+    let change = CacheChange {
+        writer: guid,
+        kind: ChangeKind::Write,
+        instance: InstanceHandle::KEYLESS,
+        source_timestamp: now,
+        set: None,
+        payload: Payload::from([1]),
+    };
+    let _ = caches.lock().unwrap().deliver(reader, Position::default(), ReaderEvent::Change(change), now);
+    assert!(!any.condition().trigger_value());
+    let _ = caches.lock().unwrap().end_access(now).unwrap();
+    conditions.data_changed();
+    assert!(any.condition().trigger_value());
 }

@@ -351,3 +351,73 @@ fn random_conditions_have_the_value_of_their_definition() {
         assert_eq!(filter.passes(&sample(&value), false), Ok(expected), "{text} id {id} other {other}");
     }
 }
+
+#[derive(Clone, Debug, PartialEq, DdsType)]
+#[dds(appendable)]
+struct Words {
+    order: i32,
+    by: i32,
+    and: i32,
+    or: i32,
+    not: i32,
+    between: i32,
+    like: String,
+    #[dds(name = "Match")]
+    matches: String,
+}
+
+#[test]
+fn fields_may_have_the_names_of_keywords() {
+    let of = Arc::new(DynamicType::new(Words::description()));
+    let words = Words { order: 1, by: 2, and: 3, or: 4, not: 5, between: 6, like: "x".into(), matches: "y".into() };
+    let sample = encode_sample(&words, SampleFormat::default()).unwrap();
+    for (expression, expected) in [
+        ("order = 1 and by = 2", true),
+        ("and = 3 AND or = 4 OR or = 5", true),
+        ("not = 5", true),
+        ("not not = 5", false),
+        ("not between 4 and 5", true),
+        ("NOT between = 6", false),
+        ("not between between 5 and 7", false),
+        ("between not between 1 and 3", true),
+        ("between between 6 and 7 and (order < by)", true),
+        ("like like '_' and Match match 'y'", true),
+        ("not like like 'z'", true),
+        ("order < not and (by > order)", true),
+        ("by = or or or = and", false),
+    ] {
+        let filter = ContentFilter::new::<&str>(of.clone(), expression, &[]);
+        let filter = filter.unwrap_or_else(|error| panic!("{expression}: {error}"));
+        assert_eq!(filter.passes(&sample, false), Ok(expected), "{expression}");
+    }
+    for (expression, fields) in [("order by order", 1), ("order > 3 order by by, order, like", 3), ("order = 1", 0)] {
+        let query = Query::new::<&str>(of.clone(), expression, &[]).unwrap();
+        assert_eq!(query.is_ordered(), fields > 0, "{expression}");
+    }
+    for (expression, column) in [("order = 1 and and by = 2", 15), ("order = and by = 2", 9), ("order", 6)] {
+        let error = ContentFilter::new::<&str>(of.clone(), expression, &[]).unwrap_err();
+        assert_eq!(error.column, column, "{expression}: {error}");
+    }
+}
+
+#[test]
+fn a_match_is_of_the_whole_text() {
+    let matches = |pattern: &str| {
+        ContentFilter::new(of(), "name MATCH %0", &[pattern])
+            .map(|filter| filter.passes(&sample(&track()), false).unwrap())
+            .map_err(|error| error.parameter)
+    };
+    // Without a group around it, each alternative would have one anchor only.
+    for (pattern, expected) in [
+        ("alp|pha", Ok(false)),
+        ("alp|alpha", Ok(true)),
+        ("alpha)|(x", Err(Some(0))),
+        ("(?x) al pha # the name", Ok(true)),
+        ("(?x) al # pha", Ok(false)),
+        ("(?x) al #)|(pha", Ok(false)),
+        ("(?m)^alpha$", Ok(true)),
+        ("(alpha", Err(Some(0))),
+    ] {
+        assert_eq!(matches(pattern), expected, "{pattern}");
+    }
+}

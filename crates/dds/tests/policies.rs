@@ -43,10 +43,10 @@ fn defaults_are_those_of_the_specification() {
     assert_eq!(writer.durability_service.service_cleanup_delay, DdsDuration::ZERO);
     assert_eq!(writer.representation.list(), [RepresentationId::Xcdr1]);
     assert!(reader.type_consistency.rules.allow_type_coercion);
-    reader.check().unwrap();
-    writer.check().unwrap();
-    TopicQos::default().check().unwrap();
-    SubscriberQos::default().check().unwrap();
+    reader.check(&Supported::all()).unwrap();
+    writer.check(&Supported::all()).unwrap();
+    TopicQos::default().check(&Supported::all()).unwrap();
+    SubscriberQos::default().check(&Supported::all()).unwrap();
 }
 
 #[test]
@@ -66,49 +66,49 @@ fn contradicting_values_are_inconsistent() {
     let expected = "inconsistent policy: HISTORY is KEEP_LAST 5 and RESOURCE_LIMITS is max_samples unlimited, \
                     max_instances unlimited, max_samples_per_instance 4; the depth must be at most \
                     max_samples_per_instance and max_samples";
-    assert_eq!(text(qos.check()), expected);
+    assert_eq!(text(qos.check(&Supported::all())), expected);
     qos.resource_limits.max_samples_per_instance = Length::Limited(5);
-    qos.check().unwrap();
+    qos.check(&Supported::all()).unwrap();
     qos.resource_limits.max_samples = Length::Limited(4);
-    assert!(text(qos.check()).contains("max_samples must be at least"));
+    assert!(text(qos.check(&Supported::all())).contains("max_samples must be at least"));
     qos.resource_limits.max_samples_per_instance = Length::Unlimited;
-    assert!(text(qos.check()).contains("the depth must be at most"));
+    assert!(text(qos.check(&Supported::all())).contains("the depth must be at most"));
     qos.history.kind = HistoryQosPolicyKind::KeepLast(0);
-    assert!(text(qos.check()).contains("the depth must be 1 or more"));
+    assert!(text(qos.check(&Supported::all())).contains("the depth must be 1 or more"));
     qos.history.kind = HistoryQosPolicyKind::KeepAll;
-    qos.check().unwrap();
+    qos.check(&Supported::all()).unwrap();
     qos.resource_limits.max_instances = Length::Limited(0);
-    assert!(text(qos.check()).contains("a limit of 0"));
+    assert!(text(qos.check(&Supported::all())).contains("a limit of 0"));
 
     let mut qos = DataReaderQos::default();
     qos.deadline.period = millis(5);
     qos.time_based_filter.minimum_separation = millis(5);
-    qos.check().unwrap();
+    qos.check(&Supported::all()).unwrap();
     qos.time_based_filter.minimum_separation = millis(6);
     let expected = "DEADLINE is 5 ms and TIME_BASED_FILTER is 6 ms";
-    assert!(text(qos.check()).contains(expected));
+    assert!(text(qos.check(&Supported::all())).contains(expected));
     qos = DataReaderQos::default();
     qos.deadline.period = DdsDuration::ZERO;
-    assert_eq!(qos.check().unwrap_err().code(), ReturnCode::InconsistentPolicy);
+    assert_eq!(qos.check(&Supported::all()).unwrap_err().code(), ReturnCode::InconsistentPolicy);
     qos = DataReaderQos::default();
     qos.liveliness.lease_duration = DdsDuration::ZERO;
-    assert_eq!(qos.check().unwrap_err().code(), ReturnCode::InconsistentPolicy);
+    assert_eq!(qos.check(&Supported::all()).unwrap_err().code(), ReturnCode::InconsistentPolicy);
 
     let mut qos = DataWriterQos::default();
     qos.durability_service.history_kind = HistoryQosPolicyKind::KeepLast(3);
     qos.durability_service.limits.max_samples = Length::Limited(2);
-    assert!(text(qos.check()).starts_with("inconsistent policy: DURABILITY_SERVICE is KEEP_LAST 3"));
+    assert!(text(qos.check(&Supported::all())).starts_with("inconsistent policy: DURABILITY_SERVICE is KEEP_LAST 3"));
 }
 
 #[test]
 fn values_without_an_implementation_are_unsupported() {
     let mut qos = DataWriterQos::default();
     qos.representation.value = vec![RepresentationId::Xcdr2, RepresentationId::Xml];
-    assert_eq!(text(qos.check()), "unsupported: DATA_REPRESENTATION XCDR2, XML; use XCDR or XCDR2");
+    assert_eq!(text(qos.check(&Supported::all())), "unsupported: DATA_REPRESENTATION XCDR2, XML; use XCDR or XCDR2");
     let mut qos = DataWriterQos::default();
     qos.reliability.kind = ReliabilityQosPolicyKind::BestEffort;
     qos.durability.kind = DurabilityQosPolicyKind::TransientLocal;
-    assert_eq!(qos.check().unwrap_err().code(), ReturnCode::Unsupported);
+    assert_eq!(qos.check(&Supported::all()).unwrap_err().code(), ReturnCode::Unsupported);
 }
 
 #[test]
@@ -128,18 +128,22 @@ fn consistency_is_derived_and_explicit_levels_must_not_contradict() {
         qos.reliability.kind = reliability;
         qos.durability.kind = durability;
         assert_eq!(qos.consistency_level(), level);
-        qos.check().unwrap();
+        qos.check(&Supported::all()).unwrap();
         for kind in [Unordered, AtomicMulticast, VolatileStorage, LoggedStorage] {
             qos.consistency.kind = Some(kind);
             assert_eq!(qos.consistency_level(), kind);
-            assert_eq!(qos.check().is_ok(), allowed.contains(&kind), "{reliability} {durability} {kind}");
+            assert_eq!(
+                qos.check(&Supported::all()).is_ok(),
+                allowed.contains(&kind),
+                "{reliability} {durability} {kind}"
+            );
         }
     }
     let mut qos = DataWriterQos::default();
     qos.consistency.ack = AckPoint::Persisted;
-    assert!(text(qos.check()).contains("PERSISTED and DURABLE need a log"));
+    assert!(text(qos.check(&Supported::all())).contains("PERSISTED and DURABLE need a log"));
     qos.durability.kind = DurabilityQosPolicyKind::Persistent;
-    qos.check().unwrap();
+    qos.check(&Supported::all()).unwrap();
 }
 
 #[test]
@@ -148,22 +152,22 @@ fn an_enabled_entity_keeps_its_immutable_policies() {
     let mut new = old.clone();
     new.deadline.period = millis(10);
     new.user_data.value = vec![1];
-    old.check_change(&new, true).unwrap();
+    old.check_change(&new, true, &Supported::all()).unwrap();
     new.history.kind = HistoryQosPolicyKind::KeepLast(2);
-    old.check_change(&new, false).unwrap();
-    let error = old.check_change(&new, true).unwrap_err();
+    old.check_change(&new, false, &Supported::all()).unwrap();
+    let error = old.check_change(&new, true, &Supported::all()).unwrap_err();
     assert_eq!(error.code(), ReturnCode::ImmutablePolicy);
     let expected = "HISTORY of a reader can't change from KEEP_LAST 1 to KEEP_LAST 2 once it is enabled; \
                     create another reader";
     assert_eq!(error.to_string(), expected);
     new.time_based_filter.minimum_separation = millis(11);
-    assert_eq!(old.check_change(&new, false).unwrap_err().code(), ReturnCode::InconsistentPolicy);
+    assert_eq!(old.check_change(&new, false, &Supported::all()).unwrap_err().code(), ReturnCode::InconsistentPolicy);
 
     let mut publisher = PublisherQos::default();
     publisher.partition.name.push("a".to_owned());
-    PublisherQos::default().check_change(&publisher, true).unwrap();
+    PublisherQos::default().check_change(&publisher, true, &Supported::all()).unwrap();
     publisher.presentation.ordered_access = true;
-    assert!(PublisherQos::default().check_change(&publisher, true).is_err());
+    assert!(PublisherQos::default().check_change(&publisher, true, &Supported::all()).is_err());
 }
 
 #[test]
@@ -248,4 +252,57 @@ fn offers_must_satisfy_requests() {
     let expected = "RELIABILITY: the writer offers BEST_EFFORT (max_blocking_time 100 ms), the reader requests \
                     RELIABLE (max_blocking_time 100 ms); the offered kind must be at least the requested one";
     assert_eq!(found[0].to_string(), expected);
+}
+
+#[test]
+fn a_policy_that_the_driver_does_not_honour_is_refused() {
+    let supported = Supported::minimum();
+    DataReaderQos::default().check(&supported).unwrap();
+    DataWriterQos::default().check(&supported).unwrap();
+    TopicQos::default().check(&supported).unwrap();
+    PublisherQos::default().check(&supported).unwrap();
+    DomainParticipantQos::default().check(&supported).unwrap();
+
+    // A hint may have any value, and so may what the cache of a reader does.
+    let mut writer = DataWriterQos::default();
+    writer.latency_budget.duration = millis(5);
+    writer.ownership_strength.value = 3;
+    writer.check(&supported).unwrap();
+    let mut reader = DataReaderQos::default();
+    reader.history.kind = HistoryQosPolicyKind::KeepAll;
+    reader.check(&supported).unwrap();
+    writer.history.kind = HistoryQosPolicyKind::KeepAll;
+    let error = text(writer.check(&supported));
+    assert_eq!(error, "unsupported: HISTORY KEEP_ALL of a writer; use its default");
+
+    // A topic may have what one side honours.
+    let mut topic = TopicQos::default();
+    topic.history.kind = HistoryQosPolicyKind::KeepAll;
+    topic.check(&supported).unwrap();
+    topic.lifespan.duration = millis(1);
+    assert_eq!(text(topic.check(&supported)), "unsupported: LIFESPAN 1 ms of a topic; use its default");
+
+    // A kind may be too strong.
+    let mut supported = Supported::all();
+    supported.durability = DurabilityQosPolicyKind::TransientLocal;
+    supported.access_scope = PresentationQosPolicyAccessScopeKind::Topic;
+    supported.liveliness = LivelinessQosPolicyKind::ManualByParticipant;
+    supported.consistency = ConsistencyKind::VolatileStorage;
+    reader.durability.kind = DurabilityQosPolicyKind::TransientLocal;
+    reader.check(&supported).unwrap();
+    reader.durability.kind = DurabilityQosPolicyKind::Transient;
+    let expected = "unsupported: DURABILITY TRANSIENT of a reader; use a weaker kind, which is kept for fewer joiners";
+    assert_eq!(text(reader.check(&supported)), expected);
+    let mut subscriber = SubscriberQos::default();
+    subscriber.presentation.access_scope = PresentationQosPolicyAccessScopeKind::Group;
+    assert!(text(subscriber.check(&supported)).ends_with("of a subscriber; use a narrower access scope"));
+    let mut topic = TopicQos::default();
+    topic.liveliness.kind = LivelinessQosPolicyKind::ManualByTopic;
+    assert_eq!(topic.check(&supported).unwrap_err().code(), ReturnCode::Unsupported);
+    let mut topic = TopicQos { reliability: ReliabilityQosPolicy::WRITER, ..TopicQos::default() };
+    topic.consistency.kind = Some(ConsistencyKind::LoggedStorage);
+    assert_eq!(topic.check(&supported).unwrap_err().code(), ReturnCode::Unsupported);
+    // A change is checked, too.
+    let old = SubscriberQos::default();
+    assert_eq!(old.check_change(&subscriber, false, &supported).unwrap_err().code(), ReturnCode::Unsupported);
 }

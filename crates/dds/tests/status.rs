@@ -69,7 +69,7 @@ fn rejections_and_deadlines_name_the_last_instance() {
     let found = statuses.apply(&Effects {
         data_available: true,
         rejected: vec![(RejectedReason::Samples, InstanceHandle::KEYLESS), (RejectedReason::Instances, KEY)],
-        deadlines: vec![MissedDeadline { instance: KEY, owner: None, periods: 3 }],
+        deadlines: vec![MissedDeadline { instance: KEY, verdict: None, periods: 3 }],
         ..Effects::default()
     });
     let expected = [StatusKind::DataAvailable, StatusKind::SampleRejected, StatusKind::RequestedDeadlineMissed];

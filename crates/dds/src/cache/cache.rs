@@ -1,35 +1,46 @@
 //! The cache: its parts, and questions about them.
-use super::effects::{CacheCounters, RejectedReason};
-use super::event::{CacheChange, SetId};
+use super::departed::DepartedWriters;
+use super::effects::{CacheCounters, Effects, RejectedReason};
+use super::event::{CacheChange, KeyReader, SetId};
 use super::indices::{Indices, Timer};
+use super::loans::Loan;
 use super::rules::Rules;
 use super::settings::CacheSettings;
 use crate::error::DdsError;
 use crate::filter::ContentFilter;
 use crate::id::{Guid, InstanceHandle, Position};
 use crate::instance::{Instance, InstanceState, StateMask, ViewState};
+use crate::policy::PolicyId;
 use crate::qos::{DataReaderQos, SubscriberQos};
+use crate::time::DdsTime;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
-/// Returns the serialised key of a serialised sample.
-pub type KeyReader<P> = Arc<dyn Fn(&P) -> Arc<[u8]> + Send + Sync>;
-
 /// A coherent set whose end has not arrived.
 #[derive(Clone, Debug)]
 pub(super) struct PendingSet<P> {
     pub(super) changes: Vec<(Position, CacheChange<P>)>,
+    /// The writers of its changes, also of those that are gone.
+    pub(super) writers: Vec<Guid>,
     /// The changes that a limit left no room for. With any, the set is rejected as a whole.
     pub(super) refused: u32,
     /// Whether a writer went away within the set.
     pub(super) broken: bool,
 }
 
+impl<P> Default for PendingSet<P> {
+    fn default() -> PendingSet<P> {
+        PendingSet { changes: Vec::new(), writers: Vec::new(), refused: 0, broken: false }
+    }
+}
+
 /// The cache of a reader. `P` is a serialised sample, or a reference to one.
 ///
-/// Events must arrive in the order of their positions, and time must not run backwards.
+/// Events must arrive in the order of their positions. A change may come after the departure of its writer,
+/// if it was ordered before. Each operation that takes the time first does all
+/// that is due. A time before an earlier one counts as the earlier one.
 pub struct ReaderCache<P> {
     pub(super) rules: Rules,
     pub(super) key_of: KeyReader<P>,
@@ -37,9 +48,16 @@ pub struct ReaderCache<P> {
     pub(super) sets: BTreeMap<SetId, PendingSet<P>>,
     /// The changes in pending sets.
     pub(super) buffered: usize,
-    pub(super) loans: BTreeMap<u64, Vec<InstanceHandle>>,
+    /// The writes among them.
+    pub(super) buffered_writes: usize,
+    pub(super) loans: BTreeMap<u64, Loan>,
     pub(super) loan_next: u64,
-    pub(super) in_access: bool,
+    /// Whether time stands still, as in the state of an access at GROUP scope. Only LIFESPAN counts.
+    pub(super) frozen: bool,
+    /// The latest time that the cache was given.
+    pub(super) clock: DdsTime,
+    /// The effects of the passage of time that no call has returned.
+    pub(super) owed: Effects,
 }
 
 /// The state of an instance.
@@ -73,30 +91,65 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Makes an empty cache.
     ///
     /// # Errors
-    /// Those of [`QosSet::check`](crate::qos::QosSet::check); `Unsupported` for TIME_BASED_FILTER with
-    /// coherent access.
+    /// As [`QosSet::check_consistent`](crate::qos::QosSet::check_consistent), and `Unsupported` for
+    /// TIME_BASED_FILTER with coherent access, and for coherent or ordered access at GROUP scope, which
+    /// a [`GroupCaches`](super::GroupCaches) has.
     pub fn new(
         reader: &DataReaderQos,
         subscriber: &SubscriberQos,
         key_of: KeyReader<P>,
     ) -> Result<ReaderCache<P>, DdsError> {
+        let settings = CacheSettings::new(reader, subscriber)?;
+        if settings.needs_access() {
+            let what = format!("{} {} in a cache by itself", PolicyId::Presentation, subscriber.presentation);
+            return Err(DdsError::Unsupported { what, remedy: "add the reader to the caches of its subscriber" });
+        }
+        Ok(ReaderCache::with(settings, key_of))
+    }
+
+    /// Makes an empty cache, also for GROUP scope.
+    pub(super) fn with(settings: CacheSettings, key_of: KeyReader<P>) -> ReaderCache<P> {
         let rules = Rules {
-            settings: CacheSettings::new(reader, subscriber)?,
+            settings,
             filter: None,
             writers: BTreeMap::new(),
+            departed: DepartedWriters::default(),
             indices: Indices::default(),
             counters: CacheCounters::default(),
+            known: 0,
+            last: Position::default(),
+            policies_since: DdsTime::EARLIEST,
         };
-        Ok(ReaderCache {
+        ReaderCache {
             rules,
             key_of,
             instances: BTreeMap::new(),
             sets: BTreeMap::new(),
             buffered: 0,
+            buffered_writes: 0,
             loans: BTreeMap::new(),
             loan_next: 0,
-            in_access: false,
-        })
+            frozen: false,
+            clock: DdsTime::EARLIEST,
+            owed: Effects::default(),
+        }
+    }
+
+    /// Returns a copy of the instances and samples in which time stands still. Payloads are shared.
+    pub(super) fn freeze(&self) -> ReaderCache<P> {
+        ReaderCache {
+            rules: self.rules.clone(),
+            key_of: self.key_of.clone(),
+            instances: self.instances.clone(),
+            sets: BTreeMap::new(),
+            buffered: 0,
+            buffered_writes: 0,
+            loans: BTreeMap::new(),
+            loan_next: 0,
+            frozen: true,
+            clock: self.clock,
+            owed: Effects::default(),
+        }
     }
 
     /// Sets the filter of a content-filtered topic, or its new parameters. Samples in the cache stay.
@@ -104,18 +157,31 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         self.rules.filter = filter;
     }
 
-    /// Takes over the policies that may change: DEADLINE, TIME_BASED_FILTER and READER_DATA_LIFECYCLE. They
-    /// count from the next sample on. [`QosSet::check_change`](crate::qos::QosSet::check_change) refuses
-    /// changes of others.
+    /// Takes over the policies that may change: DEADLINE, TIME_BASED_FILTER and READER_DATA_LIFECYCLE.
+    /// [`QosSet::check_change`](crate::qos::QosSet::check_change) refuses changes of others.
+    ///
+    /// A period, a separation or a delay that has begun has the new length. If it has ended by that, it ends
+    /// now.
     ///
     /// # Errors
     /// As [`ReaderCache::new`]. The former policies stay.
-    pub fn set_qos(&mut self, reader: &DataReaderQos, subscriber: &SubscriberQos) -> Result<(), DdsError> {
+    pub fn set_qos(
+        &mut self,
+        reader: &DataReaderQos,
+        subscriber: &SubscriberQos,
+        now: DdsTime,
+    ) -> Result<Effects, DdsError> {
         let CacheSettings { separation, deadline, purge_no_writers, purge_disposed, .. } =
             CacheSettings::new(reader, subscriber)?;
+        self.rules.policies_since = self.advance(now);
         let own = self.rules.settings;
         self.rules.settings = CacheSettings { separation, deadline, purge_no_writers, purge_disposed, ..own };
-        Ok(())
+        for instance in self.instances.values_mut() {
+            self.rules.arm_deadline(instance);
+            self.rules.arm_purge(instance);
+            self.rules.arm_release(instance);
+        }
+        Ok(self.poll(now))
     }
 
     /// Returns the counters.
@@ -123,9 +189,9 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         self.rules.counters
     }
 
-    /// Returns the number of instances.
+    /// Returns the number of instances that the application may know.
     pub fn instance_count(&self) -> usize {
-        self.instances.len()
+        self.rules.known
     }
 
     /// Returns the number of samples with data.
@@ -133,8 +199,8 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         self.rules.indices.samples
     }
 
-    /// Returns the number of entries in all collections of the cache, writers excepted. It is 0 when
-    /// nothing is held.
+    /// Returns the number of entries in all collections of the cache, except for writers that match or went
+    /// away. It is 0 when nothing is held.
     pub fn footprint(&self) -> usize {
         let registered: usize = self.rules.writers.values().map(|writer| writer.instances.len()).sum();
         let sets = self.sets.len() + self.buffered;
@@ -143,7 +209,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
 
     /// Returns the handle of a key that the reader knows: `lookup_instance` (DDS 2.2.2.5.3.30).
     pub fn lookup_instance(&self, key: InstanceHandle) -> Option<InstanceHandle> {
-        self.instances.contains_key(&key).then_some(key)
+        self.known(key).map(|own| own.handle)
     }
 
     /// Returns the serialised key of an instance: `get_key_value` (DDS 2.2.2.5.3.29).
@@ -151,12 +217,12 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// # Errors
     /// `BadParameter` if the reader does not know the instance.
     pub fn key_value(&self, instance: InstanceHandle) -> Result<Arc<[u8]>, DdsError> {
-        self.instances.get(&instance).map(|own| own.key.clone()).ok_or_else(|| unknown(instance))
+        self.known(instance).map(Instance::key).ok_or_else(|| unknown(instance))
     }
 
     /// Returns the state of an instance that the reader knows.
     pub fn instance(&self, instance: InstanceHandle) -> Option<InstanceInfo> {
-        let own = self.instances.get(&instance)?;
+        let own = self.known(instance)?;
         Some(InstanceInfo {
             state: own.state,
             view: own.view,
@@ -177,7 +243,12 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// # Errors
     /// The limit.
     pub fn admits(&self, instance: InstanceHandle) -> Result<(), RejectedReason> {
-        self.rules.admits(self.instances.get(&instance), self.instances.len())
+        self.rules.admits(self.instances.get(&instance))
+    }
+
+    /// Returns an instance that the application may know.
+    pub(super) fn known(&self, instance: InstanceHandle) -> Option<&Instance<P>> {
+        self.instances.get(&instance).filter(|own| own.is_known())
     }
 
     /// Removes an instance to which nothing refers any more.
@@ -187,13 +258,11 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             for timer in [Timer::Release, Timer::Deadline, Timer::Purge] {
                 self.rules.indices.set_timer(entry.get_mut(), timer, None);
             }
-            entry.remove();
-            self.rules.counters.instances_collected += 1;
+            if entry.remove().is_known() {
+                self.rules.known -= 1;
+                self.rules.counters.instances_collected += 1;
+            }
         }
-    }
-
-    pub(super) fn set_in_access(&mut self, in_access: bool) {
-        self.in_access = in_access;
     }
 }
 

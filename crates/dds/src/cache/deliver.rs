@@ -1,108 +1,107 @@
 //! Events: what each does to instances.
 use super::cache::ReaderCache;
-use super::effects::{Effects, RejectedReason, WriterLiveness};
-use super::event::{CacheChange, ChangeKind, ReaderEvent, WriterEnd, WriterInfo};
+use super::departed::Departed;
+use super::effects::{Effects, WriterLiveness};
+use super::event::{CacheChange, ChangeKind, DeadlineVerdict, ReaderEvent, WriterEnd, WriterInfo};
 use super::rules::{Moment, WriterRecord};
 use crate::id::{Guid, InstanceHandle, Position};
-use crate::instance::{Instance, InstanceState};
+use crate::instance::Instance;
 use crate::time::DdsTime;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+
+/// The writer of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// It matches.
+    Matches,
+    /// It went away after the change.
+    Departed(Departed),
+    /// The reader does not know it, or it went away before the change.
+    Unmatched,
+}
 
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
-    /// Applies an event.
+    /// Applies an event, after all that is due.
     pub fn deliver(&mut self, position: Position, event: ReaderEvent<P>, now: DdsTime) -> Effects {
-        let mut effects = Effects::default();
-        let at = Moment::at(position, now);
+        let at = Moment::at(position, self.advance(now));
+        if !matches!(position.partial_cmp(&self.rules.last), Some(Ordering::Less)) {
+            self.rules.last = position;
+        }
+        let mut effects = std::mem::take(&mut self.owed);
         match event {
             ReaderEvent::Change(change) if self.rules.settings.coherent && change.set.is_some() => {
                 self.buffer(position, change, &mut effects);
             }
             ReaderEvent::Change(change) => self.apply(change, at, &mut effects),
             ReaderEvent::SetEnd(end) => self.end_set(&end, at, &mut effects),
-            ReaderEvent::SetAbandoned(set) => self.discard_set(set),
-            ReaderEvent::WriterMatched(writer) => self.match_writer(writer, &mut effects),
+            ReaderEvent::SetAbandoned(set) => self.discard_set(set, &mut effects),
+            ReaderEvent::WriterMatched(writer) => self.match_writer(writer, at, &mut effects),
+            ReaderEvent::WriterDeparted(writer, end) => self.note_departed(writer, end, at, &mut effects),
             ReaderEvent::WriterUnmatched(writer, end) => self.unmatch_writer(writer, end, at, &mut effects),
             ReaderEvent::WriterAlive(writer, alive) => self.set_alive(writer, alive, at, &mut effects),
-            ReaderEvent::DeadlineVerdict(instance, writer) => self.disown(instance, writer),
-            ReaderEvent::SamplesLost(count) => effects.lost += count,
+            ReaderEvent::History(history) => self.take_history(*history, at, &mut effects),
+            ReaderEvent::DeadlineVerdict(verdict) => self.disown(verdict),
+            ReaderEvent::SamplesLost(count) => effects.lost = effects.lost.saturating_add(count),
         }
         effects
     }
 
+    /// Notes that a writer has sent a change, which is a sign of life (DDS 2.2.3.11).
+    pub(super) fn note_sender(&mut self, guid: Guid, position: Position, effects: &mut Effects) -> Sender {
+        if let Some(writer) = self.rules.writers.get_mut(&guid) {
+            if !std::mem::replace(&mut writer.alive, true) {
+                effects.liveness.push(liveness(guid, Some(false), Some(true)));
+            }
+            return Sender::Matches;
+        }
+        match self.rules.departed.after(guid, position) {
+            Some(departed) => Sender::Departed(departed),
+            None => {
+                self.rules.counters.unmatched += 1;
+                Sender::Unmatched
+            }
+        }
+    }
+
     /// Applies a change that takes effect now.
     pub(super) fn apply(&mut self, change: CacheChange<P>, at: Moment, effects: &mut Effects) {
-        let Some(writer) = self.rules.writers.get_mut(&change.writer) else {
-            self.rules.counters.unmatched += 1;
-            return;
-        };
-        if !writer.alive {
-            // A change is a sign of life (DDS 2.2.3.11).
-            writer.alive = true;
-            effects.liveness.push(liveness(change.writer, Some(false), Some(true)));
+        match self.note_sender(change.writer, at.position, effects) {
+            Sender::Matches => self.change_instance(change, at, effects),
+            Sender::Departed(departed) => self.apply_late(change, departed, at, effects),
+            Sender::Unmatched => {}
         }
+    }
+
+    /// Applies a change of a writer that matches.
+    pub(super) fn change_instance(&mut self, change: CacheChange<P>, at: Moment, effects: &mut Effects) {
+        let (handle, time) = (change.instance, Some(change.source_timestamp));
+        let instance = self.instances.entry(handle).or_insert_with(|| Instance::new(handle));
         match change.kind {
-            ChangeKind::Write => self.write(change, at, effects),
-            ChangeKind::Register => {
-                if let Some(instance) = self.instances.get_mut(&change.instance) {
-                    self.rules.register(instance, change.writer, false);
-                }
-            }
-            ChangeKind::Dispose => self.dispose(&change, at, effects),
-            ChangeKind::Unregister => self.unregister(change.instance, change.writer, at, effects),
+            ChangeKind::Write => self.rules.write(instance, change, &self.key_of, at, effects),
+            ChangeKind::Register => self.rules.register(instance, change.writer, None),
+            ChangeKind::Dispose => self.rules.dispose(instance, &change, at, effects),
+            ChangeKind::Unregister => self.rules.unregister(instance, change.writer, time, at, effects),
             ChangeKind::DisposeUnregister => {
-                self.dispose(&change, at, effects);
-                self.unregister(change.instance, change.writer, at, effects);
+                self.rules.dispose(instance, &change, at, effects);
+                self.rules.unregister(instance, change.writer, time, at, effects);
             }
         }
-    }
-
-    fn write(&mut self, change: CacheChange<P>, at: Moment, effects: &mut Effects) {
-        let handle = change.instance;
-        if let Some(instance) = self.instances.get_mut(&handle) {
-            return self.rules.write(instance, change, false, at, effects);
-        }
-        if !self.rules.passes(&change.payload, false) {
-            return;
-        }
-        if let Err(reason) = self.rules.admits::<P>(None, self.instances.len()) {
-            return self.rules.reject(handle, reason, effects);
-        }
-        let key = (self.key_of)(&change.payload);
-        let instance = self.instances.entry(handle).or_insert_with(|| Instance::new(handle, key));
-        self.rules.write(instance, change, true, at, effects);
-    }
-
-    fn dispose(&mut self, change: &CacheChange<P>, at: Moment, effects: &mut Effects) {
-        let handle = change.instance;
-        if let Some(instance) = self.instances.get_mut(&handle) {
-            return self.rules.dispose(instance, change, at, effects);
-        }
-        if self.rules.filter.as_ref().is_some_and(|filter| !filter.is_key_only()) {
-            // The reader has not seen the instance, so its end is no news.
-            self.rules.counters.filtered += 1;
-            return;
-        }
-        if !self.rules.passes(&change.payload, true) {
-            return;
-        }
-        if !self.rules.settings.limits.max_instances.admits(self.instances.len()) {
-            return self.rules.reject(handle, RejectedReason::Instances, effects);
-        }
-        let key = Arc::from(change.payload.as_ref());
-        let instance = self.instances.entry(handle).or_insert_with(|| Instance::new(handle, key));
-        self.rules.dispose(instance, change, at, effects);
-    }
-
-    fn unregister(&mut self, handle: InstanceHandle, guid: Guid, at: Moment, effects: &mut Effects) {
-        if let Some(instance) = self.instances.get_mut(&handle) {
-            self.rules.unregister(instance, guid, at, effects);
+        if instance.is_garbage() {
             self.collect(handle);
         }
     }
 
-    fn match_writer(&mut self, writer: WriterInfo, effects: &mut Effects) {
-        let WriterInfo { guid, strength, lifespan } = writer;
+    /// Takes a writer from an instance, for another reason than a change.
+    pub(super) fn withdraw(&mut self, handle: InstanceHandle, guid: Guid, at: Moment, effects: &mut Effects) {
+        if let Some(instance) = self.instances.get_mut(&handle) {
+            self.rules.unregister(instance, guid, None, at, effects);
+            self.collect(handle);
+        }
+    }
+
+    fn match_writer(&mut self, writer: WriterInfo, at: Moment, effects: &mut Effects) {
+        let WriterInfo { guid, strength, lifespan, alive } = writer;
         match self.rules.writers.get_mut(&guid) {
             Some(own) => {
                 (own.strength, own.lifespan) = (strength, lifespan);
@@ -111,30 +110,25 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
                         self.rules.choose_owner(instance);
                     }
                 }
+                self.set_alive(guid, alive, at, effects);
             }
             None => {
-                let record = WriterRecord { strength, lifespan, alive: true, instances: BTreeSet::new() };
+                let record = WriterRecord { strength, lifespan, alive, instances: BTreeSet::new() };
                 self.rules.writers.insert(guid, record);
-                effects.liveness.push(liveness(guid, None, Some(true)));
+                self.rules.departed.0.remove(&guid);
+                effects.liveness.push(liveness(guid, None, Some(alive)));
             }
         }
     }
 
     fn unmatch_writer(&mut self, guid: Guid, end: WriterEnd, at: Moment, effects: &mut Effects) {
-        self.lose_sets_of(guid, end);
-        let Some(writer) = self.rules.writers.get(&guid) else { return };
-        let alive = writer.alive;
-        for handle in writer.instances.clone() {
-            if end == (WriterEnd::Deleted { autodispose: true })
-                && let Some(instance) = self.instances.get_mut(&handle)
-                && self.rules.owns(instance, guid)
-            {
-                let state = InstanceState::NotAliveDisposed;
-                self.rules.end_life(instance, guid, state, None, at, effects);
-            }
-            self.unregister(handle, guid, at, effects);
-        }
+        self.lose_sets_of(guid, end, effects);
+        let Some(WriterRecord { strength, lifespan, alive, .. }) = self.rules.writers.get(&guid).cloned() else {
+            return;
+        };
+        self.leave_instances(guid, end, at, effects);
         self.rules.writers.remove(&guid);
+        self.remember(guid, Departed { strength, lifespan, end, position: at.position }, effects);
         effects.liveness.push(liveness(guid, Some(alive), None));
     }
 
@@ -146,20 +140,23 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         effects.liveness.push(liveness(guid, Some(!alive), Some(alive)));
         if !alive {
             for handle in instances {
-                self.unregister(handle, guid, at, effects);
+                self.withdraw(handle, guid, at, effects);
             }
         }
     }
 
     /// Takes the ownership of an instance from a writer until it writes again.
-    fn disown(&mut self, handle: InstanceHandle, guid: Guid) {
-        if let Some(instance) = self.instances.get_mut(&handle) {
-            instance.writers.iter_mut().filter(|own| own.writer == guid).for_each(|own| own.candidate = false);
-            self.rules.choose_owner(instance);
+    fn disown(&mut self, verdict: DeadlineVerdict) {
+        let Some(instance) = self.instances.get_mut(&verdict.instance) else { return };
+        for own in &mut instance.writers {
+            if own.writer == verdict.writer && own.last == Some(verdict.last) {
+                own.candidate = false;
+            }
         }
+        self.rules.choose_owner(instance);
     }
 }
 
-fn liveness(writer: Guid, before: Option<bool>, now: Option<bool>) -> WriterLiveness {
+pub(super) fn liveness(writer: Guid, before: Option<bool>, now: Option<bool>) -> WriterLiveness {
     WriterLiveness { writer, before, now }
 }

@@ -1,4 +1,5 @@
 //! The effects of events, from which statuses are made, and counters.
+use super::event::DeadlineVerdict;
 use crate::id::{Guid, InstanceHandle};
 
 /// The limit by which a sample was rejected (DDS 2.2.4.1, SAMPLE_REJECTED).
@@ -17,8 +18,8 @@ pub enum RejectedReason {
 pub struct MissedDeadline {
     /// The instance.
     pub instance: InstanceHandle,
-    /// Its owner, on which the group may decide.
-    pub owner: Option<Guid>,
+    /// The verdict on its owner, to be ordered by the group; `None` without OWNERSHIP EXCLUSIVE.
+    pub verdict: Option<DeadlineVerdict>,
     /// The periods that have passed.
     pub periods: u32,
 }
@@ -42,7 +43,8 @@ pub struct Effects {
     pub data_available: bool,
     /// The samples that were rejected.
     pub rejected: Vec<(RejectedReason, InstanceHandle)>,
-    /// The samples that were lost.
+    /// The samples that were lost: before they arrived, with a coherent set that was given up, or because they
+    /// can't be decoded.
     pub lost: u32,
     /// The deadlines that were missed.
     pub deadlines: Vec<MissedDeadline>,
@@ -75,7 +77,7 @@ pub struct CacheCounters {
     pub purged: u64,
     /// Changes by writers that did not match.
     pub unmatched: u64,
-    /// Samples that could not be decoded by the filter.
+    /// Samples of which the filter could not be evaluated, or the key not be read.
     pub undecodable: u64,
     /// Coherent sets that became visible.
     pub sets_committed: u64,

@@ -1,8 +1,9 @@
 //! The rules by which instances change.
 //!
 //! [`Rules`] has all of a cache besides its instances, so a change looks an instance up once.
+use super::departed::DepartedWriters;
 use super::effects::{CacheCounters, Effects, RejectedReason};
-use super::event::{CacheChange, ChangeKind};
+use super::event::{CacheChange, ChangeKind, KeyReader};
 use super::indices::{Indices, Timer};
 use super::settings::CacheSettings;
 use crate::filter::ContentFilter;
@@ -11,6 +12,7 @@ use crate::instance::{Instance, InstanceState, Stored};
 use crate::policy::HistoryQosPolicyKind;
 use crate::time::{DdsDuration, DdsTime};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Where and when an event takes effect.
 #[derive(Clone, Copy, Debug)]
@@ -39,32 +41,42 @@ pub(super) struct WriterRecord {
 }
 
 /// The policies, the writers and the indices of a cache.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) settings: CacheSettings,
     pub(super) filter: Option<ContentFilter>,
     pub(super) writers: BTreeMap<Guid, WriterRecord>,
+    /// The writers that went away, whose samples may still come.
+    pub(super) departed: DepartedWriters,
     pub(super) indices: Indices,
     pub(super) counters: CacheCounters,
+    /// The instances that the application may know.
+    pub(super) known: usize,
+    /// The position of the last event.
+    pub(super) last: Position,
+    /// When policies changed last.
+    pub(super) policies_since: DdsTime,
 }
 
 impl Rules {
     /// Returns the limit that a write to an instance would break.
-    pub(super) fn admits<P>(&self, instance: Option<&Instance<P>>, instances: usize) -> Result<(), RejectedReason> {
+    pub(super) fn admits<P>(&self, instance: Option<&Instance<P>>) -> Result<(), RejectedReason> {
         let limits = &self.settings.limits;
-        if instance.is_none() && !limits.max_instances.admits(instances) {
+        if !instance.is_some_and(Instance::is_known) && !limits.max_instances.admits(self.known) {
             return Err(RejectedReason::Instances);
         }
         let valid = instance.map_or(0, |instance| instance.valid);
         if let HistoryQosPolicyKind::KeepLast(depth) = self.settings.history
             && valid >= depth as usize
+            && !instance.is_some_and(Instance::is_oldest_lent)
         {
             return Ok(());
         }
-        if !limits.max_samples_per_instance.admits(valid) {
+        let lent = instance.map_or(0, |instance| self.indices.lent_of(instance));
+        if !limits.max_samples_per_instance.admits(valid + lent) {
             return Err(RejectedReason::SamplesPerInstance);
         }
-        if !limits.max_samples.admits(self.indices.samples) {
+        if !limits.max_samples.admits(self.indices.occupied_samples()) {
             return Err(RejectedReason::Samples);
         }
         Ok(())
@@ -76,8 +88,8 @@ impl Rules {
     }
 
     /// Adds a writer to an instance.
-    pub(super) fn register<P>(&mut self, instance: &mut Instance<P>, guid: Guid, writes: bool) {
-        if instance.register(guid, writes) {
+    pub(super) fn register<P>(&mut self, instance: &mut Instance<P>, guid: Guid, wrote: Option<Position>) {
+        if instance.register(guid, wrote) {
             if let Some(writer) = self.writers.get_mut(&guid) {
                 writer.instances.insert(instance.handle);
             }
@@ -98,7 +110,7 @@ impl Rules {
         owns
     }
 
-    pub(super) fn passes<P: AsRef<[u8]>>(&mut self, payload: &P, key: bool) -> bool {
+    pub(super) fn passes<P: AsRef<[u8]>>(&mut self, payload: &P, key: bool, effects: &mut Effects) -> bool {
         let Some(filter) = &self.filter else { return true };
         match filter.passes(payload.as_ref(), key) {
             Ok(true) => true,
@@ -107,10 +119,22 @@ impl Rules {
                 false
             }
             Err(_) => {
-                self.counters.undecodable += 1;
+                self.lose_undecodable(effects);
                 false
             }
         }
+    }
+
+    /// Counts a sample that can't be decoded. The application does not get it.
+    fn lose_undecodable(&mut self, effects: &mut Effects) {
+        self.counters.undecodable += 1;
+        effects.lost = effects.lost.saturating_add(1);
+    }
+
+    pub(super) fn make_known<P>(&mut self, instance: &mut Instance<P>, key: Arc<[u8]>) {
+        self.known += 1;
+        instance.set_key(key);
+        instance.life = self.indices.next_arrival();
     }
 
     /// Returns whether a change is older than its instance. If it is not, it counts as the newest.
@@ -124,20 +148,23 @@ impl Rules {
         false
     }
 
-    /// Applies a write to an instance. The filter has passed a write that made the instance.
+    /// Applies a write to an instance.
+    ///
+    /// The owner and the newest source timestamp follow from the stream, so they are the same at all
+    /// readers. A content filter or a limit drops the sample after it has counted for them.
     pub(super) fn write<P: AsRef<[u8]>>(
         &mut self,
         instance: &mut Instance<P>,
         change: CacheChange<P>,
-        is_new: bool,
+        key_of: &KeyReader<P>,
         at: Moment,
         effects: &mut Effects,
     ) {
         let guid = change.writer;
-        self.register(instance, guid, true);
+        self.register(instance, guid, Some(at.position));
         if !self.owns(instance, guid)
-            || (!is_new && !self.passes(&change.payload, false))
             || self.is_late(instance, &change)
+            || !self.passes(&change.payload, false, effects)
         {
             return;
         }
@@ -147,18 +174,64 @@ impl Rules {
             self.counters.expired += 1;
             return;
         }
-        self.indices.set_timer(instance, Timer::Deadline, Some(at.now.after(self.settings.deadline)));
-        let sample = self.sample(guid, change.source_timestamp, at);
-        let sample = Stored { expires, data: Some(change.payload), ..sample };
+        if !instance.is_known() {
+            if let Err(reason) = self.admits(Some(&*instance)) {
+                return self.reject(instance.handle, reason, effects);
+            }
+            let Ok(key) = key_of(&change.payload) else { return self.lose_undecodable(effects) };
+            self.make_known(instance, key);
+        }
+        let terms = (guid, change.source_timestamp, expires);
+        self.arrive(instance, terms, change.payload, at, effects);
+    }
+
+    /// Adds a sample, at once or after the minimum separation. `terms` are its writer, its source timestamp
+    /// and the end of its LIFESPAN.
+    pub(super) fn arrive<P>(
+        &mut self,
+        instance: &mut Instance<P>,
+        terms: (Guid, DdsTime, DdsTime),
+        payload: P,
+        at: Moment,
+        effects: &mut Effects,
+    ) {
+        let (writer, source_timestamp, expires) = terms;
+        instance.period_from = Some(at.now);
+        self.arm_deadline(instance);
+        let sample = Stored { expires, data: Some(payload), ..self.sample(writer, source_timestamp, at) };
         match instance.accepted.map(|accepted| accepted.after(self.settings.separation)) {
-            Some(release) if at.now < release => self.separate(instance, sample, release),
+            Some(release) if at.now < release => self.separate(instance, sample),
             _ => self.store(instance, sample, effects),
         }
     }
 
+    /// Sets the timer of the DEADLINE, which counts while the instance is alive.
+    pub(super) fn arm_deadline<P>(&mut self, instance: &mut Instance<P>) {
+        let at = instance.period_from.map(|from| from.after(self.settings.deadline));
+        self.arm(instance, Timer::Deadline, at);
+    }
+
+    /// Sets the timer of READER_DATA_LIFECYCLE, which counts while the instance is not alive.
+    pub(super) fn arm_purge<P>(&mut self, instance: &mut Instance<P>) {
+        let disposed = instance.state == InstanceState::NotAliveDisposed;
+        let delay = if disposed { self.settings.purge_disposed } else { self.settings.purge_no_writers };
+        self.arm(instance, Timer::Purge, instance.ended.map(|ended| ended.after(delay)));
+    }
+
+    /// Sets the timer of TIME_BASED_FILTER, which counts while a sample waits.
+    pub(super) fn arm_release<P>(&mut self, instance: &mut Instance<P>) {
+        let accepted = instance.pending.as_ref().and(instance.accepted);
+        self.arm(instance, Timer::Release, accepted.map(|accepted| accepted.after(self.settings.separation)));
+    }
+
+    /// Sets a timer. A change of policies may put it before the change, and then it is due at the change.
+    fn arm<P>(&mut self, instance: &mut Instance<P>, timer: Timer, at: Option<DdsTime>) {
+        self.indices.set_timer(instance, timer, at.map(|at| at.max(self.policies_since)));
+    }
+
     /// Keeps a sample that comes too soon after the one before, if the reader is reliable: it must get
     /// the last one (DDS 2.2.3.12).
-    fn separate<P>(&mut self, instance: &mut Instance<P>, sample: Stored<P>, release: DdsTime) {
+    fn separate<P>(&mut self, instance: &mut Instance<P>, sample: Stored<P>) {
         if !self.settings.reliable {
             self.counters.separated += 1;
             return;
@@ -166,20 +239,25 @@ impl Rules {
         if instance.pending.replace(sample).is_some() {
             self.counters.separated += 1;
         }
-        self.indices.set_timer(instance, Timer::Release, Some(release));
+        self.arm_release(instance);
     }
 
     /// Makes the sample visible that waits for the minimum separation.
     pub(super) fn release<P>(&mut self, instance: &mut Instance<P>, now: DdsTime, effects: &mut Effects) {
-        self.indices.set_timer(instance, Timer::Release, None);
         let Some(mut sample) = instance.pending.take() else { return };
+        self.arm_release(instance);
         if sample.expires <= now {
             self.counters.expired += 1;
-            return;
+        } else {
+            sample.arrival = self.indices.next_arrival();
+            sample.reception = now;
+            self.store(instance, sample, effects);
         }
-        sample.arrival = self.indices.next_arrival();
-        sample.reception = now;
-        self.store(instance, sample, effects);
+        if instance.state != InstanceState::Alive {
+            // The sample would have revived the instance.
+            instance.period_from = None;
+            self.arm_deadline(instance);
+        }
     }
 
     fn sample<P>(&mut self, writer: Guid, source_timestamp: DdsTime, at: Moment) -> Stored<P> {
@@ -194,20 +272,23 @@ impl Rules {
             no_writers_generation: 0,
             read: false,
             expires: DdsTime::NEVER,
+            loans: 0,
             data: None,
         }
     }
 
     /// Adds a sample within HISTORY and RESOURCE_LIMITS (DDS 2.2.3.18, 2.2.3.19).
     fn store<P>(&mut self, instance: &mut Instance<P>, mut sample: Stored<P>, effects: &mut Effects) {
-        if let Err(reason) = self.admits(Some(&*instance), 0) {
+        if let Err(reason) = self.admits(Some(&*instance)) {
             return self.reject(instance.handle, reason, effects);
         }
         self.make_room(instance);
-        self.indices.set_timer(instance, Timer::Purge, None);
+        instance.ended = None;
+        self.arm_purge(instance);
         instance.accepted = Some(sample.reception);
         if instance.state != InstanceState::Alive {
-            self.indices.change(instance, Instance::revive);
+            let life = self.indices.next_arrival();
+            self.indices.change(instance, |instance| instance.revive(life));
         }
         sample.disposed_generation = instance.disposed_generation;
         sample.no_writers_generation = instance.no_writers_generation;
@@ -229,7 +310,7 @@ impl Rules {
     }
 
     /// Applies a dispose to an instance.
-    pub(super) fn dispose<P>(
+    pub(super) fn dispose<P: AsRef<[u8]>>(
         &mut self,
         instance: &mut Instance<P>,
         change: &CacheChange<P>,
@@ -237,22 +318,34 @@ impl Rules {
         effects: &mut Effects,
     ) {
         debug_assert!(matches!(change.kind, ChangeKind::Dispose | ChangeKind::DisposeUnregister));
-        self.register(instance, change.writer, true);
-        if self.owns(instance, change.writer) && !self.is_late(instance, change) {
-            let (state, time) = (InstanceState::NotAliveDisposed, Some(change.source_timestamp));
-            self.end_life(instance, change.writer, state, time, at, effects);
+        self.register(instance, change.writer, Some(at.position));
+        if !self.owns(instance, change.writer) || self.is_late(instance, change) {
+            return;
         }
+        if !instance.is_known() && !self.hears_of_end(instance, &Arc::from(change.payload.as_ref()), effects) {
+            return;
+        }
+        let (state, time) = (InstanceState::NotAliveDisposed, Some(change.source_timestamp));
+        self.end_life(instance, change.writer, state, time, at, effects);
     }
 
-    /// Takes a writer from an instance. The last one leaves an instance that is not alive.
-    pub(super) fn unregister<P>(&mut self, instance: &mut Instance<P>, guid: Guid, at: Moment, effects: &mut Effects) {
+    /// Takes a writer from an instance. The last one leaves an instance that is not alive. `time` is the
+    /// source timestamp, if the writer itself has unregistered the instance.
+    pub(super) fn unregister<P>(
+        &mut self,
+        instance: &mut Instance<P>,
+        guid: Guid,
+        time: Option<DdsTime>,
+        at: Moment,
+        effects: &mut Effects,
+    ) {
         instance.writers.retain(|own| own.writer != guid);
         if let Some(writer) = self.writers.get_mut(&guid) {
             writer.instances.remove(&instance.handle);
         }
         self.choose_owner(instance);
-        if instance.writers.is_empty() {
-            self.end_life(instance, guid, InstanceState::NotAliveNoWriters, None, at, effects);
+        if instance.writers.is_empty() && instance.is_known() {
+            self.end_life(instance, guid, InstanceState::NotAliveNoWriters, time, at, effects);
         }
     }
 
@@ -274,31 +367,26 @@ impl Rules {
             InstanceState::NotAliveNoWriters if !disposed => return,
             _ => {}
         }
+        let life = self.indices.next_arrival();
         self.indices.change(instance, |instance| {
-            instance.revive();
+            instance.revive(life);
             instance.state = state;
         });
         let time = time.or(instance.newest.map(|(newest, _)| newest)).unwrap_or(at.now);
         let sample = self.sample(writer, time, at);
-        let purge = if disposed { self.settings.purge_disposed } else { self.settings.purge_no_writers };
-        self.announce(instance, sample, purge, effects);
+        self.announce(instance, sample, effects);
     }
 
     /// Adds the sample that announces that an instance is not alive. It replaces an earlier one.
-    fn announce<P>(
-        &mut self,
-        instance: &mut Instance<P>,
-        mut sample: Stored<P>,
-        purge: DdsDuration,
-        effects: &mut Effects,
-    ) {
+    fn announce<P>(&mut self, instance: &mut Instance<P>, mut sample: Stored<P>, effects: &mut Effects) {
         sample.disposed_generation = instance.disposed_generation;
         sample.no_writers_generation = instance.no_writers_generation;
         if let Some(earlier) = instance.samples.iter().position(|own| own.data.is_none()) {
             self.indices.remove(&self.settings, instance, earlier);
         }
-        self.indices.set_timer(instance, Timer::Deadline, None);
-        self.indices.set_timer(instance, Timer::Purge, Some(sample.reception.after(purge)));
+        (instance.period_from, instance.ended) = (None, Some(sample.reception));
+        self.arm_deadline(instance);
+        self.arm_purge(instance);
         self.indices.insert(&self.settings, instance, sample, effects);
     }
 

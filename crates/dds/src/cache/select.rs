@@ -1,5 +1,6 @@
 //! Which samples are read or taken (DDS 2.2.2.5.3.8 to 2.2.2.5.3.20).
 use super::cache::{ReaderCache, unknown};
+use super::loans::{Loan, LoanId, Place, Selection};
 use super::rules::Rules;
 use crate::error::DdsError;
 use crate::filter::{Query, SortKey};
@@ -74,79 +75,60 @@ impl<'q> Select<'q> {
     }
 }
 
-/// A loan of samples, which keeps their instances (DDS 2.2.2.5.3.20).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LoanId(u64);
-
-/// Samples that were read or taken.
-#[derive(Clone, Debug)]
-#[must_use = "the loan is to be returned"]
-pub struct Selection<P> {
-    /// The samples.
-    pub samples: Vec<Sample<P>>,
-    /// The loan. [`ReaderCache::return_loan`] ends it.
-    pub loan: LoanId,
-}
-
-type Place = (InstanceHandle, u64);
-
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
-    /// Reads samples, which stay in the cache as read.
+    /// Reads samples, which stay in the cache as read. All that is due is done first. The next
+    /// [`poll`](ReaderCache::poll) or [`deliver`](ReaderCache::deliver) returns its effects.
     ///
     /// # Errors
-    /// `NoData` if no sample is selected, `BadParameter` if the instance is unknown,
-    /// `PreconditionNotMet` at GROUP scope outside of begin_access and end_access.
+    /// `NoData` if no sample is selected, `BadParameter` if the instance is unknown.
     pub fn read(&mut self, select: &Select<'_>, now: DdsTime) -> Result<Selection<P>, DdsError> {
-        self.access(select, now, |rules, instance, index| {
-            rules.indices.change(instance, |instance| {
-                let sample = &mut instance.samples[index];
-                instance.unread -= usize::from(!sample.read);
-                sample.read = true;
-                sample.data.clone()
-            })
-        })
+        self.access(select, false, now)
     }
 
-    /// Takes samples out of the cache.
+    /// Takes samples out of the cache, as [`ReaderCache::read`] reads them. RESOURCE_LIMITS count them until
+    /// their loan is returned.
     ///
     /// # Errors
     /// As [`ReaderCache::read`].
     pub fn take(&mut self, select: &Select<'_>, now: DdsTime) -> Result<Selection<P>, DdsError> {
-        self.access(select, now, |rules, instance, index| {
-            rules.indices.remove(&rules.settings, instance, index).and_then(|sample| sample.data)
-        })
+        self.access(select, true, now)
     }
 
-    /// Reads or takes samples. `get` returns the data of one, and marks or removes it.
-    fn access(
-        &mut self,
-        select: &Select<'_>,
-        now: DdsTime,
-        mut get: impl FnMut(&mut Rules, &mut Instance<P>, usize) -> Option<P>,
-    ) -> Result<Selection<P>, DdsError> {
-        let picked = self.pick(select, now)?;
-        let mut infos = self.describe(&picked).into_iter();
-        let mut samples = Vec::with_capacity(picked.len());
-        let mut lent = Vec::new();
-        for run in picked.chunk_by(|left, right| left.0 == right.0) {
-            let Some(instance) = self.instances.get_mut(&run[0].0) else { continue };
-            if instance.view == ViewState::New {
+    fn access(&mut self, select: &Select<'_>, takes: bool, now: DdsTime) -> Result<Selection<P>, DdsError> {
+        self.advance(now);
+        let picked = self.pick(select)?;
+        let samples = self.fetch(&picked);
+        Ok(Selection { samples, loan: self.settle(&picked, takes) })
+    }
+
+    /// Marks samples as read, or takes them out, and lends them. Samples and instances that are gone in the
+    /// meantime are lent only.
+    pub(super) fn settle(&mut self, picked: &[Place], takes: bool) -> LoanId {
+        let mut loan = Loan::default();
+        for run in runs(picked) {
+            let handle = run[0].instance;
+            let Some(instance) = self.instances.get_mut(&handle) else {
+                for place in run.iter().filter(|place| place.has_data) {
+                    self.rules.indices.lend_gone(handle, place.arrival);
+                    loan.samples.push((handle, place.arrival));
+                }
+                continue;
+            };
+            if instance.view == ViewState::New && instance.life == run[0].life {
                 self.rules.indices.change(instance, |instance| instance.view = ViewState::NotNew);
             }
-            for (_, arrival) in run {
-                let (Some(info), Some(index)) = (infos.next(), instance.find(*arrival)) else { continue };
-                let data = match get(&mut self.rules, instance, index) {
-                    Some(data) => SampleData::Value(data),
-                    None => SampleData::Key(instance.key.clone()),
-                };
-                samples.push(Sample { info, data });
+            let before = instance.taken;
+            for place in run {
+                if !self.rules.settle(instance, place, takes) && place.has_data {
+                    loan.samples.push((handle, place.arrival));
+                }
             }
             instance.loans += 1;
-            lent.push(instance.handle);
+            loan.instances.push((handle, instance.taken - before));
         }
         self.loan_next += 1;
-        self.loans.insert(self.loan_next, lent);
-        Ok(Selection { samples, loan: LoanId(self.loan_next) })
+        self.loans.insert(self.loan_next, loan);
+        LoanId(self.loan_next)
     }
 
     /// Ends a loan: `return_loan` (DDS 2.2.2.5.3.20).
@@ -154,13 +136,28 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// # Errors
     /// `PreconditionNotMet` if the loan is not one of this reader, or was returned.
     pub fn return_loan(&mut self, loan: LoanId) -> Result<(), DdsError> {
-        let Some(instances) = self.loans.remove(&loan.0) else {
+        let Some(Loan { instances, samples }) = self.loans.remove(&loan.0) else {
             let what = format!("loan {} is not open at this reader", loan.0);
             return Err(DdsError::PreconditionNotMet { what, remedy: "return each loan once, where it was taken" });
         };
-        for handle in instances {
+        for run in samples.chunk_by(|left, right| left.0 == right.0) {
+            let mut instance = self.instances.get_mut(&run[0].0);
+            for (handle, arrival) in run {
+                if self.rules.indices.return_gone(*handle, *arrival) {
+                    continue;
+                }
+                if let Some(instance) = &mut instance
+                    && let Some(index) = instance.find(*arrival)
+                {
+                    instance.samples[index].loans -= 1;
+                }
+            }
+        }
+        for (handle, taken) in instances {
+            self.rules.indices.taken -= taken as usize;
             if let Some(instance) = self.instances.get_mut(&handle) {
                 instance.loans -= 1;
+                instance.taken -= taken;
                 if instance.is_garbage() {
                     self.collect(handle);
                 }
@@ -196,16 +193,11 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     }
 
     /// Returns the places of the samples that are selected.
-    fn pick(&mut self, select: &Select<'_>, now: DdsTime) -> Result<Vec<Place>, DdsError> {
-        if self.rules.settings.needs_access() && !self.in_access {
-            let what = "samples at GROUP scope are read within an access".to_owned();
-            return Err(DdsError::PreconditionNotMet { what, remedy: "call begin_access first" });
-        }
-        self.expire(now);
+    pub(super) fn pick(&self, select: &Select<'_>) -> Result<Vec<Place>, DdsError> {
         let mut max = select.max_samples;
         let found = match select.scope {
             Scope::Instance(handle) => {
-                let instance = self.instances.get(&handle).ok_or_else(|| unknown(handle))?;
+                let instance = self.known(handle).ok_or_else(|| unknown(handle))?;
                 candidates(handle, instance, select)
             }
             Scope::NextInstance(after) => {
@@ -255,43 +247,79 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         found
     }
 
-    /// Returns the information about samples, with their ranks (DDS 2.2.2.5.1.5 to 2.2.2.5.1.8).
-    fn describe(&self, picked: &[Place]) -> Vec<SampleInfo> {
-        let runs: Vec<&[Place]> = picked.chunk_by(|left, right| left.0 == right.0).collect();
+    /// Returns samples with the information about them, with their ranks (DDS 2.2.2.5.1.5 to 2.2.2.5.1.8).
+    pub(super) fn fetch(&self, picked: &[Place]) -> Vec<Sample<P>> {
         // With ordered access, and with an ORDER BY, an instance may have several runs.
         let mut totals: BTreeMap<InstanceHandle, Total> = BTreeMap::new();
-        let ascending = runs.windows(2).all(|pair| pair[0][0].0 < pair[1][0].0);
+        let mut last = None;
+        let ascending = runs(picked).all(|run| last.replace(run[0].instance) < Some(run[0].instance));
         if !ascending {
-            for run in &runs {
-                totals.entry(run[0].0).or_default().add(&self.total(run));
+            for run in runs(picked) {
+                totals.entry(run[0].instance).or_default().add(&self.total(run));
             }
         }
-        let mut infos = Vec::with_capacity(picked.len());
-        for run in runs {
-            let Some(instance) = self.instances.get(&run[0].0) else { continue };
+        let mut samples = Vec::with_capacity(picked.len());
+        for run in runs(picked) {
+            let Some(instance) = self.instances.get(&run[0].instance) else { continue };
             let mut own = None;
             let total = match totals.get_mut(&instance.handle) {
                 Some(total) => total,
                 None => own.insert(self.total(run)),
             };
-            for (_, arrival) in run {
-                let Some(sample) = instance.find(*arrival).map(|at| &instance.samples[at]) else { continue };
+            for place in run {
+                let Some(sample) = instance.find(place.arrival).map(|at| &instance.samples[at]) else { continue };
                 total.left -= 1;
-                infos.push(info(instance, sample, total.left, total.generations));
+                let info = info(instance, sample, total.left, total.generations);
+                let data = sample.data.clone().map_or_else(|| SampleData::Key(instance.key()), SampleData::Value);
+                samples.push(Sample { info, data });
             }
         }
-        infos
+        samples
     }
 
     /// Returns the number of samples in a run, and the generations of the most recent one.
     fn total(&self, run: &[Place]) -> Total {
-        let newest = run.iter().map(|(_, arrival)| *arrival).max();
+        let newest = run.iter().map(|place| place.arrival).max();
         let generations = newest.and_then(|newest| {
-            let instance = self.instances.get(&run[0].0)?;
+            let instance = self.instances.get(&run[0].instance)?;
             Some(instance.samples[instance.find(newest)?].generations())
         });
         Total { left: run.len() as u32, generations: generations.unwrap_or_default() }
     }
+}
+
+impl Rules {
+    /// Marks a sample as read, or takes it out. Returns whether the loan holds it by the count of its instance:
+    /// no other loan does, and the cache does not.
+    fn settle<P>(&mut self, instance: &mut Instance<P>, place: &Place, takes: bool) -> bool {
+        let Some(index) = instance.find(place.arrival) else {
+            if place.has_data {
+                self.indices.lend_gone(place.instance, place.arrival);
+            }
+            return false;
+        };
+        let alone = takes && instance.samples[index].loans == 0;
+        if alone {
+            instance.taken += u32::from(place.has_data);
+            self.indices.taken += usize::from(place.has_data);
+        } else {
+            instance.samples[index].loans += u32::from(place.has_data);
+        }
+        if takes {
+            self.indices.remove(&self.settings, instance, index);
+        } else if !instance.samples[index].read {
+            self.indices.change(instance, |instance| {
+                instance.unread -= 1;
+                instance.samples[index].read = true;
+            });
+        }
+        alone
+    }
+}
+
+/// Returns the runs of samples of one instance.
+fn runs(picked: &[Place]) -> impl Iterator<Item = &[Place]> {
+    picked.chunk_by(|left, right| left.instance == right.instance)
 }
 
 /// The samples of an instance in a collection.
@@ -338,7 +366,7 @@ fn matches<P>(instance: &Instance<P>, sample: &Stored<P>, states: StateMask) -> 
 fn place<P: AsRef<[u8]>>(instance: &Instance<P>, sample: &Stored<P>, query: &Query) -> Option<SortKey> {
     match &sample.data {
         Some(data) => query.select(data.as_ref(), false).ok().flatten(),
-        None => query.select(&instance.key, true).ok().flatten(),
+        None => query.select(&instance.key(), true).ok().flatten(),
     }
 }
 
@@ -355,7 +383,8 @@ fn candidate<P: AsRef<[u8]>>(
         Some(query) => Some(place(instance, sample, query)?),
         None => None,
     };
-    Some((key, (handle, sample.arrival)))
+    let (arrival, life, has_data) = (sample.arrival, instance.life, sample.data.is_some());
+    Some((key, Place { instance: handle, arrival, life, has_data }))
 }
 
 fn candidates<P: AsRef<[u8]>>(

@@ -1,6 +1,7 @@
 //! Coherent sets (DDS 2.2.3.6): their changes are buffered, and become visible at the end of the set, or
 //! never.
-use super::cache::{PendingSet, ReaderCache};
+use super::cache::ReaderCache;
+use super::deliver::Sender;
 use super::effects::{Effects, RejectedReason};
 use super::event::{CacheChange, ChangeKind, SetEnd, SetId, WriterEnd};
 use super::rules::Moment;
@@ -20,66 +21,95 @@ pub(super) enum SetVerdict {
 }
 
 impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
-    /// Adds a change to its set. A set that exceeds `max_samples` keeps no change.
+    /// Adds a change to its set. A set that exceeds the buffer keeps no change.
     pub(super) fn buffer(&mut self, position: Position, change: CacheChange<P>, effects: &mut Effects) {
         let Some(id) = change.set else { return };
-        if !self.rules.writers.contains_key(&change.writer) {
-            self.rules.counters.unmatched += 1;
+        if self.note_sender(change.writer, position, effects) == Sender::Unmatched {
             return;
         }
-        let is_new = !self.sets.contains_key(&id);
-        if is_new {
-            self.discard_before(id);
+        if !self.sets.contains_key(&id) {
+            self.discard_before(id, effects);
         }
-        let room = self.rules.settings.limits.max_samples.admits(self.buffered);
-        let set = self.sets.entry(id).or_insert(PendingSet { changes: Vec::new(), refused: 0, broken: false });
-        if room && set.refused == 0 {
+        let is_write = change.kind == ChangeKind::Write;
+        let used = if is_write { self.buffered_writes } else { self.buffered - self.buffered_writes };
+        let room = (used as u64) < self.buffer_bound();
+        let set = self.sets.entry(id).or_default();
+        if !set.writers.contains(&change.writer) {
+            set.writers.push(change.writer);
+        }
+        if set.broken {
+            lose(1, effects);
+        } else if room && set.refused == 0 {
             set.changes.push((position, change));
             self.buffered += 1;
-            return;
-        }
-        self.buffered -= set.changes.len();
-        let instances: Vec<InstanceHandle> = set.changes.drain(..).map(|(_, change)| change.instance).collect();
-        set.refused = set.refused.saturating_add(1 + instances.len() as u32);
-        for handle in instances.into_iter().chain([change.instance]) {
-            self.rules.reject(handle, RejectedReason::Samples, effects);
+            self.buffered_writes += usize::from(is_write);
+        } else {
+            let changes = std::mem::take(&mut set.changes);
+            set.refused = set.refused.saturating_add(1 + changes.len() as u32);
+            self.release_buffer(&changes);
+            for handle in changes.iter().map(|(_, change)| change.instance).chain([change.instance]) {
+                self.rules.reject(handle, RejectedReason::Samples, effects);
+            }
         }
     }
 
-    /// Returns the changes of sets whose ends have not arrived, with their positions. A joiner that gets
-    /// them as events has the same sets.
-    pub fn pending_changes(&self) -> impl Iterator<Item = (Position, &CacheChange<P>)> {
-        self.sets.values().flat_map(|set| set.changes.iter().map(|(position, change)| (*position, change)))
+    /// Returns the writes that all sets may have, and the number of their other changes: the samples that
+    /// RESOURCE_LIMITS admit to the cache. It bounds the buffer beside the cache.
+    fn buffer_bound(&self) -> u64 {
+        let limits = &self.rules.settings.limits;
+        let of_instances = match self.rules.settings.history {
+            // Writes beyond the depth replace each other when the set becomes visible.
+            HistoryQosPolicyKind::KeepLast(_) => u64::MAX,
+            HistoryQosPolicyKind::KeepAll => {
+                limits.max_instances.bound().saturating_mul(limits.max_samples_per_instance.bound())
+            }
+        };
+        limits.max_samples.bound().min(of_instances)
     }
 
-    /// Gives up a set.
-    pub(super) fn discard_set(&mut self, id: SetId) {
+    fn release_buffer(&mut self, changes: &[(Position, CacheChange<P>)]) {
+        self.buffered -= changes.len();
+        self.buffered_writes -= changes.iter().filter(|(_, change)| change.kind == ChangeKind::Write).count();
+    }
+
+    /// Returns the changes of sets whose ends have not arrived, in the order of their positions.
+    pub fn pending_changes(&self) -> Vec<(Position, &CacheChange<P>)> {
+        let each = self.sets.values().flat_map(|set| &set.changes);
+        let mut all: Vec<_> = each.map(|(position, change)| (*position, change)).collect();
+        all.sort_by_key(|(position, _)| position.place());
+        all
+    }
+
+    /// Gives up a set. Its changes are lost.
+    pub(super) fn discard_set(&mut self, id: SetId, effects: &mut Effects) {
         if let Some(set) = self.sets.remove(&id) {
-            self.buffered -= set.changes.len();
+            self.release_buffer(&set.changes);
             self.rules.counters.sets_discarded += 1;
+            lose(set.changes.len(), effects);
         }
     }
 
     /// Gives up the earlier sets of a source: it has begun another one without ending them.
-    fn discard_before(&mut self, id: SetId) {
+    fn discard_before(&mut self, id: SetId, effects: &mut Effects) {
         let earlier: Vec<SetId> = self.sets.range(SetId { number: 0, ..id }..id).map(|(id, _)| *id).collect();
-        earlier.into_iter().for_each(|id| self.discard_set(id));
+        earlier.into_iter().for_each(|id| self.discard_set(id, effects));
     }
 
     /// Gives up the sets of a writer that went away. A publisher that lives may still end its set, which
     /// must then be seen by none of its readers.
-    pub(super) fn lose_sets_of(&mut self, writer: Guid, end: WriterEnd) {
-        let of_writer = |set: &PendingSet<P>| set.changes.iter().any(|(_, change)| change.writer == writer);
-        let found: Vec<SetId> = self.sets.iter().filter(|(_, set)| of_writer(set)).map(|(id, _)| *id).collect();
+    pub(super) fn lose_sets_of(&mut self, writer: Guid, end: WriterEnd, effects: &mut Effects) {
+        let found = self.sets.iter().filter(|(_, set)| set.writers.contains(&writer));
+        let found: Vec<SetId> = found.map(|(id, _)| *id).collect();
+        let group = self.rules.settings.scope == PresentationQosPolicyAccessScopeKind::Group;
         for id in found {
-            let group = self.rules.settings.scope == PresentationQosPolicyAccessScopeKind::Group;
             match self.sets.get_mut(&id) {
                 Some(set) if group && end != WriterEnd::Lost => {
-                    self.buffered -= set.changes.len();
-                    set.changes.clear();
                     set.broken = true;
+                    let changes = std::mem::take(&mut set.changes);
+                    self.release_buffer(&changes);
+                    lose(changes.len(), effects);
                 }
-                _ => self.discard_set(id),
+                _ => self.discard_set(id, effects),
             }
         }
     }
@@ -89,7 +119,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         if !self.rules.settings.coherent || self.rules.settings.scope == PresentationQosPolicyAccessScopeKind::Group {
             return;
         }
-        let verdict = self.judge_set(end);
+        let verdict = self.judge_set(end, at.position);
         self.finish_set(end.set, verdict, at, effects);
     }
 
@@ -97,7 +127,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     ///
     /// Ownership and the order by source may drop changes of the set when it becomes visible. They are
     /// not foreseen here, so a set that would fit thanks to them is rejected.
-    pub(super) fn judge_set(&self, end: &SetEnd) -> SetVerdict {
+    pub(super) fn judge_set(&self, end: &SetEnd, position: Position) -> SetVerdict {
         let set = self.sets.get(&end.set);
         if set.is_some_and(|set| set.broken) {
             return SetVerdict::Discard;
@@ -108,7 +138,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
         let changes = set.map_or(&[][..], |set| set.changes.as_slice());
         let missing = |(writer, count): &(Guid, u32)| {
             let found = changes.iter().filter(|(_, change)| change.writer == *writer).count();
-            self.rules.writers.contains_key(writer) && found != *count as usize
+            self.matches_at(*writer, position) && found != *count as usize
         };
         if end.changes.iter().any(missing) {
             return SetVerdict::Discard;
@@ -133,23 +163,28 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             }
         }
         let limits = &self.rules.settings.limits;
-        let new = writes.keys().filter(|handle| !self.instances.contains_key(handle)).count();
-        if (self.instances.len() + new) as u64 > limits.max_instances.bound() && new > 0 {
+        let new = writes.keys().filter(|handle| self.known(**handle).is_none()).count();
+        if (self.rules.known + new) as u64 > limits.max_instances.bound() && new > 0 {
             return Err(RejectedReason::Instances);
         }
         let mut growth = 0;
         for (handle, count) in writes {
-            let valid = self.instances.get(&handle).map_or(0, |instance| instance.valid);
+            let instance = self.instances.get(&handle);
+            let valid = instance.map_or(0, |instance| instance.valid);
             let after = match self.rules.settings.history {
                 HistoryQosPolicyKind::KeepLast(depth) => (valid + count).min(depth as usize),
                 HistoryQosPolicyKind::KeepAll => valid + count,
             };
-            if after as u64 > limits.max_samples_per_instance.bound() && after > valid {
+            // A sample that is replaced while it is lent keeps its place.
+            let replaced = (valid + count - after).min(valid);
+            let kept = instance.map_or(0, |instance| instance.lent_of_oldest(replaced));
+            let held = after + kept + instance.map_or(0, |instance| self.rules.indices.lent_of(instance));
+            if held as u64 > limits.max_samples_per_instance.bound() && after + kept > valid {
                 return Err(RejectedReason::SamplesPerInstance);
             }
-            growth += after.saturating_sub(valid);
+            growth += (after + kept).saturating_sub(valid);
         }
-        if (self.rules.indices.samples + growth) as u64 > limits.max_samples.bound() && growth > 0 {
+        if (self.rules.indices.occupied_samples() + growth) as u64 > limits.max_samples.bound() && growth > 0 {
             return Err(RejectedReason::Samples);
         }
         Ok(())
@@ -158,7 +193,7 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
     /// Makes a set visible, or drops it.
     pub(super) fn finish_set(&mut self, id: SetId, verdict: SetVerdict, at: Moment, effects: &mut Effects) {
         let Some(set) = self.sets.remove(&id) else { return };
-        self.buffered -= set.changes.len();
+        self.release_buffer(&set.changes);
         match verdict {
             SetVerdict::Commit => {
                 self.rules.counters.sets_committed += 1;
@@ -166,7 +201,10 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
                     self.apply(change, Moment { position, ..at }, effects);
                 }
             }
-            SetVerdict::Discard => self.rules.counters.sets_discarded += 1,
+            SetVerdict::Discard => {
+                self.rules.counters.sets_discarded += 1;
+                lose(set.changes.len(), effects);
+            }
             SetVerdict::Reject(reason) => {
                 self.rules.counters.sets_rejected += 1;
                 for (_, change) in set.changes {
@@ -175,4 +213,9 @@ impl<P: Clone + AsRef<[u8]>> ReaderCache<P> {
             }
         }
     }
+}
+
+/// Counts changes that the application never sees (DDS 2.2.4.1, SAMPLE_LOST).
+fn lose(count: usize, effects: &mut Effects) {
+    effects.lost = effects.lost.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
 }

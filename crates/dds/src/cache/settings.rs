@@ -29,8 +29,8 @@ pub(crate) struct CacheSettings {
 impl CacheSettings {
     /// Takes the policies of a reader and its subscriber.
     pub(crate) fn new(reader: &DataReaderQos, subscriber: &SubscriberQos) -> Result<CacheSettings, DdsError> {
-        reader.check()?;
-        subscriber.check()?;
+        reader.check_consistent()?;
+        subscriber.check_consistent()?;
         let presentation = &subscriber.presentation;
         // Within one instance, sets group nothing and order is free (DDS 2.2.3.6).
         let wide = presentation.access_scope > PresentationQosPolicyAccessScopeKind::Instance;

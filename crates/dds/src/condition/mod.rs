@@ -19,6 +19,6 @@ mod wait_set;
 
 pub use self::core::Condition;
 pub use guard::GuardCondition;
-pub use read::{QueryCondition, ReadCondition, ReadConditions, SampleSource};
+pub use read::{GroupSource, QueryCondition, ReadCondition, ReadConditions, SampleSource};
 pub use status::StatusCondition;
 pub use wait_set::{WaitAsync, WaitSet};

@@ -1,9 +1,10 @@
 //! The conditions of a reader: samples with some states, and those that pass a query.
 use super::core::{Condition, Trigger};
 use super::sync::{Mutex, lock};
-use crate::cache::ReaderCache;
+use crate::cache::{GroupCaches, ReaderCache, Select};
 use crate::error::DdsError;
 use crate::filter::{FilterError, Query};
+use crate::id::Guid;
 use crate::instance::StateMask;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -20,6 +21,22 @@ impl<P: Clone + AsRef<[u8]> + Send + Sync> SampleSource for std::sync::Mutex<Rea
     }
 }
 
+/// The samples of a reader at GROUP scope, as its conditions see them: within an access, those at its begin.
+#[derive(Debug)]
+pub struct GroupSource<P> {
+    /// The caches of the subscriber.
+    pub caches: Arc<std::sync::Mutex<GroupCaches<P>>>,
+    /// The reader.
+    pub reader: Guid,
+}
+
+impl<P: Clone + AsRef<[u8]> + Send + Sync> SampleSource for GroupSource<P> {
+    fn has_match(&self, states: StateMask, query: Option<&Query>) -> bool {
+        let caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.reader(self.reader).is_some_and(|cache| cache.has_match(states, query))
+    }
+}
+
 /// The condition that a reader has samples with some states (DDS 2.2.2.5.8). A reader makes it.
 #[derive(Clone, Debug)]
 pub struct ReadCondition {
@@ -30,7 +47,7 @@ pub struct ReadCondition {
 struct Selected {
     source: Arc<dyn SampleSource>,
     states: StateMask,
-    query: Option<Arc<Mutex<Query>>>,
+    query: Option<Arc<Mutex<Arc<Query>>>>,
 }
 
 impl Trigger for Selected {
@@ -38,7 +55,7 @@ impl Trigger for Selected {
         match &self.query {
             None => self.source.has_match(self.states, None),
             Some(query) => {
-                // A copy, since the source has a lock of its own.
+                // The lock is not held, since the source has a lock of its own.
                 let query = lock(query).clone();
                 self.source.has_match(self.states, Some(&query))
             }
@@ -52,6 +69,12 @@ impl ReadCondition {
         self.states
     }
 
+    /// Returns the selection of the samples that the condition is about: `read_w_condition`
+    /// (DDS 2.2.2.5.3.10). It has the states of the condition.
+    pub fn select(&self) -> Select<'static> {
+        Select::any().states(self.states)
+    }
+
     /// Returns the condition, to attach it.
     pub fn condition(&self) -> &Condition {
         &self.condition
@@ -62,7 +85,7 @@ impl ReadCondition {
 #[derive(Clone)]
 pub struct QueryCondition {
     read: ReadCondition,
-    query: Arc<Mutex<Query>>,
+    query: Arc<Mutex<Arc<Query>>>,
 }
 
 impl QueryCondition {
@@ -76,9 +99,20 @@ impl QueryCondition {
         &self.read.condition
     }
 
-    /// Returns the query with its current parameters, for [`Select::query`](crate::cache::Select::query).
-    pub fn query(&self) -> Query {
+    /// Returns the states of the samples.
+    pub fn states(&self) -> StateMask {
+        self.read.states
+    }
+
+    /// Returns the query with its current parameters.
+    pub fn query(&self) -> Arc<Query> {
         lock(&self.query).clone()
+    }
+
+    /// Returns the selection of the samples that the condition is about, by the query that
+    /// [`QueryCondition::query`] has returned. It has the states of the condition and the query.
+    pub fn select<'q>(&self, query: &'q Query) -> Select<'q> {
+        self.read.select().query(query)
     }
 
     /// Changes the parameters of the query: `set_query_parameters`.
@@ -86,7 +120,7 @@ impl QueryCondition {
     /// # Errors
     /// [`FilterError`] if a parameter does not fit. The former ones stay.
     pub fn set_query_parameters<S: AsRef<str>>(&self, parameters: &[S]) -> Result<(), FilterError> {
-        lock(&self.query).set_parameters(parameters)?;
+        Arc::make_mut(&mut lock(&self.query)).set_parameters(parameters)?;
         self.read.condition.signal();
         Ok(())
     }
@@ -111,7 +145,7 @@ impl ReadConditions {
         ReadConditions { source, conditions: Mutex::new(Arc::from([])) }
     }
 
-    fn add(&self, states: StateMask, query: Option<Arc<Mutex<Query>>>) -> ReadCondition {
+    fn add(&self, states: StateMask, query: Option<Arc<Mutex<Arc<Query>>>>) -> ReadCondition {
         let condition = Condition::new(Arc::new(Selected { source: self.source.clone(), states, query }));
         let mut conditions = lock(&self.conditions);
         *conditions = conditions.iter().chain([&condition]).cloned().collect();
@@ -126,7 +160,7 @@ impl ReadConditions {
 
     /// Makes a condition with a query: `create_querycondition` (DDS 2.2.2.5.3.6).
     pub fn create_querycondition(&self, states: StateMask, query: Query) -> QueryCondition {
-        let query = Arc::new(Mutex::new(query));
+        let query = Arc::new(Mutex::new(Arc::new(query)));
         QueryCondition { read: self.add(states, Some(query.clone())), query }
     }
 

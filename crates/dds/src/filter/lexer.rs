@@ -54,6 +54,23 @@ pub(super) enum Token {
     End,
 }
 
+impl Token {
+    /// Returns the name of a keyword that may be the name of a field, too.
+    pub(super) const fn keyword(&self) -> Option<&'static str> {
+        match self {
+            Token::And => Some("AND"),
+            Token::Or => Some("OR"),
+            Token::Not => Some("NOT"),
+            Token::Between => Some("BETWEEN"),
+            Token::Order => Some("ORDER"),
+            Token::By => Some("BY"),
+            Token::Operator(RelOp::Like) => Some("LIKE"),
+            Token::Operator(RelOp::Match) => Some("MATCH"),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -9,6 +9,9 @@
 //! Operand    ::= FIELD | Value
 //! Value      ::= INTEGER | HEX | FLOAT | TEXT | "TRUE" | "FALSE" | %0 .. %99
 //! ```
+//!
+//! A keyword in the place of an operand is the name of a field, if the token after it may follow a field:
+//! `order > 3 AND by = 2`. ORDER BY at the start of a query begins the order.
 use super::error::{FilterError, FilterFault};
 use super::lexer::{RelOp, Token, tokens};
 
@@ -57,7 +60,7 @@ pub(super) struct QuerySyntax {
 /// Parses the expression of a content-filtered topic.
 pub(super) fn parse_filter(expression: &str) -> Result<Condition, FilterError> {
     let tokens = tokens(expression)?;
-    let mut parser = Parser { tokens: &tokens, at: 0, depth: 0 };
+    let mut parser = Parser { expression, tokens: &tokens, at: 0, depth: 0 };
     let condition = parser.condition()?;
     parser.end("AND, OR or the end")?;
     Ok(condition)
@@ -66,9 +69,10 @@ pub(super) fn parse_filter(expression: &str) -> Result<Condition, FilterError> {
 /// Parses the expression of a query condition.
 pub(super) fn parse_query(expression: &str) -> Result<QuerySyntax, FilterError> {
     let tokens = tokens(expression)?;
-    let mut parser = Parser { tokens: &tokens, at: 0, depth: 0 };
+    let mut parser = Parser { expression, tokens: &tokens, at: 0, depth: 0 };
     let condition = match parser.peek() {
-        Token::End | Token::Order => None,
+        Token::End => None,
+        Token::Order if *parser.ahead(1) == Token::By => None,
         _ => Some(parser.condition()?),
     };
     let mut order_by = Vec::new();
@@ -85,6 +89,7 @@ pub(super) fn parse_query(expression: &str) -> Result<QuerySyntax, FilterError> 
 }
 
 struct Parser<'a> {
+    expression: &'a str,
     tokens: &'a [(usize, Token)],
     at: usize,
     depth: usize,
@@ -93,6 +98,11 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn peek(&self) -> &Token {
         &self.tokens[self.at].1
+    }
+
+    /// Returns a token that follows the next one.
+    fn ahead(&self, count: usize) -> &Token {
+        &self.tokens[(self.at + count).min(self.tokens.len() - 1)].1
     }
 
     fn column(&self) -> usize {
@@ -146,7 +156,8 @@ impl Parser<'_> {
             return Err(FilterError::new(self.column(), FilterFault::TooDeep { limit: DEPTH_MAX }));
         }
         self.depth += 1;
-        let condition = if self.take_if(&Token::Not) {
+        let condition = if *self.peek() == Token::Not && !self.is_field_not() {
+            self.advance();
             Condition::Not(Box::new(self.negation()?))
         } else if self.take_if(&Token::Open) {
             let condition = self.condition()?;
@@ -157,6 +168,21 @@ impl Parser<'_> {
         };
         self.depth -= 1;
         Ok(condition)
+    }
+
+    /// Returns whether NOT is the name of a field here: an operator follows. That may be a field, too, before
+    /// another operator, and then NOT is a negation.
+    fn is_field_not(&self) -> bool {
+        let after = self.ahead(1);
+        let is_field = after.keyword().is_some() && starts_relation(self.ahead(2));
+        starts_relation(after) && *after != Token::Not && !is_field
+    }
+
+    /// Returns whether the next token is a keyword that is the name of a field here.
+    fn is_word(&self) -> bool {
+        let after = self.ahead(1);
+        let ends = matches!(after, Token::And | Token::Or | Token::Close | Token::Comma | Token::Order | Token::End);
+        self.peek().keyword().is_some() && (ends || starts_relation(after))
     }
 
     fn predicate(&mut self) -> Result<Condition, FilterError> {
@@ -185,6 +211,7 @@ impl Parser<'_> {
     fn value(&mut self) -> Result<Operand, FilterError> {
         match self.peek() {
             Token::Field(_) => self.expected("a value"),
+            _ if self.is_word() => self.expected("a value"),
             _ => self.operand("a value"),
         }
     }
@@ -192,13 +219,21 @@ impl Parser<'_> {
     fn field(&mut self) -> Result<Operand, FilterError> {
         match self.peek() {
             Token::Field(_) => self.operand("a field"),
+            _ if self.is_word() => self.operand("a field"),
             _ => self.expected("a field"),
         }
+    }
+
+    /// Returns the text of a keyword, as the expression has it.
+    fn word(&self, keyword: &Token) -> String {
+        let length = keyword.keyword().map_or(0, str::len);
+        self.expression.chars().skip(self.column() - 1).take(length).collect()
     }
 
     fn operand(&mut self, expected: &'static str) -> Result<Operand, FilterError> {
         let part = match self.peek().clone() {
             Token::Field(name) => OperandPart::Field(name),
+            token if self.is_word() => OperandPart::Field(self.word(&token)),
             Token::Integer(value) => OperandPart::Literal(Literal::Integer(value)),
             Token::Float(value) => OperandPart::Literal(Literal::Float(value)),
             Token::Text(text) => OperandPart::Literal(Literal::Text(text)),
@@ -210,6 +245,11 @@ impl Parser<'_> {
         self.advance();
         Ok(Operand { column, part })
     }
+}
+
+/// Returns whether a token may follow the field of a predicate.
+fn starts_relation(token: &Token) -> bool {
+    matches!(token, Token::Operator(_) | Token::Between | Token::Not)
 }
 
 fn single(mut parts: Vec<Condition>, of: fn(Vec<Condition>) -> Condition) -> Condition {

@@ -327,12 +327,20 @@ fn resolve_one(
     };
     match (constant.usage, value) {
         (Usage::Like, Value::Text(text)) => Ok(Resolved::Like(LikePattern::new(&text))),
-        (Usage::Match, Value::Text(text)) => match Regex::new(&format!("^(?:{text})$")) {
+        (Usage::Match, Value::Text(text)) => match whole(&text) {
             Ok(pattern) => Ok(Resolved::Match(pattern)),
             Err(cause) => Err(error(FilterFault::Pattern(cause.to_string()))),
         },
         (_, value) => Ok(Resolved::Value(value)),
     }
+}
+
+/// Makes a regular expression that matches whole texts.
+fn whole(text: &str) -> Result<Regex, regex::Error> {
+    // By itself it must be one: `a)|(b` would close the group below, and match parts of texts.
+    Regex::new(text)?;
+    // In the verbose mode a comment takes the end of the group along, unless its line ends before.
+    Regex::new(&format!("^(?:{text})$")).or_else(|_| Regex::new(&format!("^(?:{text}\n)$")))
 }
 
 fn shown(literal: &Literal) -> String {

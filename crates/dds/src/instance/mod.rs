@@ -3,7 +3,7 @@ mod record;
 mod sample;
 mod states;
 
-pub(crate) use record::Instance;
+pub(crate) use record::{Instance, Registration};
 pub(crate) use sample::{OrderKey, Stored};
 pub use sample::{Sample, SampleData, SampleInfo};
 pub(crate) use states::StateTally;

@@ -1,7 +1,7 @@
 //! An instance in the cache: its state, its writers, its owner and its samples.
 use super::sample::Stored;
 use super::states::{InstanceState, ViewState};
-use crate::id::{Guid, InstanceHandle};
+use crate::id::{Guid, InstanceHandle, Position};
 use crate::time::DdsTime;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,15 +12,20 @@ pub(crate) struct Registration {
     pub(crate) writer: Guid,
     /// Whether the writer may own the instance: it has written, and kept its deadline since.
     pub(crate) candidate: bool,
+    /// The position of its last change; `None` if it has registered only.
+    pub(crate) last: Option<Position>,
 }
 
 /// An instance.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance<P> {
     pub(crate) handle: InstanceHandle,
-    pub(crate) key: Arc<[u8]>,
+    /// The serialised key; `None` while the application knows nothing of the instance.
+    key: Option<Arc<[u8]>>,
     pub(crate) state: InstanceState,
     pub(crate) view: ViewState,
+    /// The number of this life of the instance, unique in the cache.
+    pub(crate) life: u64,
     pub(crate) disposed_generation: u32,
     pub(crate) no_writers_generation: u32,
     pub(crate) writers: Vec<Registration>,
@@ -36,19 +41,29 @@ pub(crate) struct Instance<P> {
     pub(crate) accepted: Option<DdsTime>,
     /// The sample that waits for the minimum separation.
     pub(crate) pending: Option<Stored<P>>,
+    /// When the current period of the DEADLINE began; `None` while the instance is not alive.
+    pub(crate) period_from: Option<DdsTime>,
+    /// When the instance ceased to be alive; `None` while it is, and after its samples were purged.
+    pub(crate) ended: Option<DdsTime>,
     pub(crate) deadline_at: Option<DdsTime>,
     pub(crate) purge_at: Option<DdsTime>,
     pub(crate) release_at: Option<DdsTime>,
     pub(crate) loans: u32,
+    /// The samples that one loan alone has taken out of the cache.
+    pub(crate) taken: u32,
 }
 
 impl<P> Instance<P> {
-    pub(crate) fn new(handle: InstanceHandle, key: Arc<[u8]>) -> Instance<P> {
+    /// Makes the record of an instance of which the application knows nothing.
+    ///
+    /// It has the writers and the owner, which follow from the stream, whichever samples the reader gets.
+    pub(crate) fn new(handle: InstanceHandle) -> Instance<P> {
         Instance {
             handle,
-            key,
+            key: None,
             state: InstanceState::Alive,
             view: ViewState::New,
+            life: 0,
             disposed_generation: 0,
             no_writers_generation: 0,
             writers: Vec::new(),
@@ -59,26 +74,50 @@ impl<P> Instance<P> {
             newest: None,
             accepted: None,
             pending: None,
+            period_from: None,
+            ended: None,
             deadline_at: None,
             purge_at: None,
             release_at: None,
             loans: 0,
+            taken: 0,
         }
     }
 
-    /// Adds a writer, and returns whether that is news. A writer that writes may own the instance.
-    pub(crate) fn register(&mut self, writer: Guid, writes: bool) -> bool {
+    /// Returns whether the application may know the instance.
+    pub(crate) fn is_known(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Returns the serialised key. It is empty while the instance is unknown.
+    pub(crate) fn key(&self) -> Arc<[u8]> {
+        self.key.clone().unwrap_or_default()
+    }
+
+    pub(crate) fn set_key(&mut self, key: Arc<[u8]>) {
+        self.key = Some(key);
+    }
+
+    /// Adds a writer, and returns whether that is news. A writer that has written may own the instance.
+    pub(crate) fn register(&mut self, writer: Guid, wrote: Option<Position>) -> bool {
+        let writes = wrote.is_some();
         match self.writers.iter_mut().find(|own| own.writer == writer) {
             Some(own) => {
                 let is_news = writes && !own.candidate;
                 own.candidate |= writes;
+                own.last = wrote.or(own.last);
                 is_news
             }
             None => {
-                self.writers.push(Registration { writer, candidate: writes });
+                self.writers.push(Registration { writer, candidate: writes, last: wrote });
                 true
             }
         }
+    }
+
+    /// Says whether a writer may own the instance.
+    pub(crate) fn set_candidate(&mut self, writer: Guid, candidate: bool) {
+        self.writers.iter_mut().filter(|own| own.writer == writer).for_each(|own| own.candidate = candidate);
     }
 
     /// Sets the owner: the candidate with the largest strength, of equal ones the smallest identity
@@ -88,8 +127,8 @@ impl<P> Instance<P> {
         self.owner = candidates.max_by_key(|writer| (strength(*writer), std::cmp::Reverse(*writer)));
     }
 
-    /// Brings the instance to life (DDS 2.2.2.5.1.3, figure 2.11).
-    pub(crate) fn revive(&mut self) {
+    /// Brings the instance to its next life (DDS 2.2.2.5.1.3, figure 2.11).
+    pub(crate) fn revive(&mut self, life: u64) {
         match self.state {
             InstanceState::Alive => return,
             InstanceState::NotAliveDisposed => {
@@ -101,6 +140,7 @@ impl<P> Instance<P> {
         }
         self.state = InstanceState::Alive;
         self.view = ViewState::New;
+        self.life = life;
     }
 
     pub(crate) fn generations(&self) -> u32 {
@@ -109,7 +149,23 @@ impl<P> Instance<P> {
 
     /// Returns whether nothing refers to the instance any more.
     pub(crate) fn is_garbage(&self) -> bool {
-        self.writers.is_empty() && self.samples.is_empty() && self.pending.is_none() && self.loans == 0
+        self.is_garbage_without_loans() && self.loans == 0
+    }
+
+    /// Returns whether only loans refer to the instance, if anything does.
+    pub(crate) fn is_garbage_without_loans(&self) -> bool {
+        self.writers.is_empty() && self.samples.is_empty() && self.pending.is_none()
+    }
+
+    /// Returns whether the sample that a new one replaces has an open loan, so its memory is not free.
+    pub(crate) fn is_oldest_lent(&self) -> bool {
+        self.lent_of_oldest(1) > 0
+    }
+
+    /// Returns how many of the oldest samples with data have open loans.
+    pub(crate) fn lent_of_oldest(&self, count: usize) -> usize {
+        let oldest = self.samples.iter().filter(|sample| sample.data.is_some()).take(count);
+        oldest.filter(|sample| sample.loans > 0).count()
     }
 
     /// Returns the number of read and of unread samples.

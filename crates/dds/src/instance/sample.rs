@@ -70,6 +70,8 @@ pub(crate) struct Stored<P> {
     pub(crate) no_writers_generation: u32,
     pub(crate) read: bool,
     pub(crate) expires: DdsTime,
+    /// The open loans of the sample.
+    pub(crate) loans: u32,
     /// The data; `None` if the sample announces a change of state.
     pub(crate) data: Option<P>,
 }

@@ -3,7 +3,8 @@
 //! The default of each type is the default of the specification. [`crate::qos`] has the sets of
 //! policies of each kind of entity.
 //!
-//! Each policy has one place that honours it.
+//! Each policy has one place that honours it. A driver says which of its part it honours, and a check of a
+//! set refuses the others ([`crate::qos::Supported`]).
 //!
 //! | policies | place |
 //! |---|---|

@@ -1,4 +1,5 @@
 //! Checks of a set of policies: consistency and changes.
+use super::supported::Supported;
 use crate::error::{DdsError, PolicyConflict};
 use crate::policy::{
     AckPoint, ConsistencyKind, ConsistencyQosPolicy, DataRepresentationQosPolicy, DeadlineQosPolicy,
@@ -14,12 +15,27 @@ pub trait QosSet: Clone + Default + PartialEq {
     /// The kind of entity, as errors name it.
     const ENTITY: &'static str;
 
-    /// Checks that the policies can be honoured together.
+    /// Checks that the policies can be honoured together, and that the driver honours each.
     ///
     /// # Errors
     /// `InconsistentPolicy` if values contradict each other, `Unsupported` if a value has no
     /// implementation.
-    fn check(&self) -> Result<(), DdsError>;
+    fn check(&self, supported: &Supported) -> Result<(), DdsError> {
+        self.check_consistent()?;
+        self.check_supported(supported)
+    }
+
+    /// Checks the part of [`QosSet::check`] that does not depend on the driver.
+    ///
+    /// # Errors
+    /// As [`QosSet::check`].
+    fn check_consistent(&self) -> Result<(), DdsError>;
+
+    /// Checks the part of [`QosSet::check`] that depends on the driver.
+    ///
+    /// # Errors
+    /// `Unsupported` with the policy and its value.
+    fn check_supported(&self, supported: &Supported) -> Result<(), DdsError>;
 
     /// Returns each policy whose value differs, with both values.
     fn differences(&self, other: &Self) -> Vec<(PolicyId, String, String)>;
@@ -28,8 +44,8 @@ pub trait QosSet: Clone + Default + PartialEq {
     ///
     /// # Errors
     /// As [`QosSet::check`], and `ImmutablePolicy` if the entity is enabled and the policy can't change.
-    fn check_change(&self, to: &Self, enabled: bool) -> Result<(), DdsError> {
-        to.check()?;
+    fn check_change(&self, to: &Self, enabled: bool, supported: &Supported) -> Result<(), DdsError> {
+        to.check(supported)?;
         let changes = self.differences(to);
         match changes.into_iter().find(|(policy, ..)| enabled && !policy.is_changeable()) {
             Some((policy, current, asked)) => {

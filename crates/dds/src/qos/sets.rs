@@ -1,37 +1,68 @@
 //! The sets themselves.
 use super::check::{self, QosSet, compare};
+use super::supported::{Side, Supported};
 use crate::error::DdsError;
 use crate::policy::*;
 
+/// Declares a set: each policy stands once, with its default if that is not the one of the policy. The
+/// policies of `topic` are those that an endpoint may copy from its topic.
 macro_rules! qos_set {
-    ($(#[$doc:meta])* $name:ident ($entity:literal) { $($field:ident: $policy:ident,)* } $self:ident => $check:block) => {
+    (
+        $(#[$doc:meta])*
+        $name:ident ($entity:literal, $sides:expr)
+        $(topic { $($shared:ident: $shared_policy:ident $(= $shared_default:expr)?,)* })?
+        own { $($field:ident: $policy:ident,)* }
+        $self:ident => $check:block
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct $name {
-            $(#[doc = concat!("The [`", stringify!($policy), "`].")] pub $field: $policy,)*
+            $($(
+                #[doc = concat!("The [`", stringify!($shared_policy), "`].")]
+                pub $shared: $shared_policy,
+            )*)?
+            $(
+                #[doc = concat!("The [`", stringify!($policy), "`].")]
+                pub $field: $policy,
+            )*
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name {
+                    $($($shared: default!($($shared_default)?),)*)?
+                    $($field: Default::default(),)*
+                }
+            }
         }
 
         impl QosSet for $name {
             const ENTITY: &'static str = $entity;
 
-            fn check(&$self) -> Result<(), DdsError> $check
+            fn check_consistent(&$self) -> Result<(), DdsError> $check
+
+            fn check_supported(&self, supported: &Supported) -> Result<(), DdsError> {
+                let (default, sides) = ($name::default(), $sides);
+                $($(supported.check($entity, &sides, &self.$shared, &default.$shared)?;)*)?
+                $(supported.check($entity, &sides, &self.$field, &default.$field)?;)*
+                Ok(())
+            }
 
             fn differences(&self, other: &$name) -> Vec<(PolicyId, String, String)> {
                 let mut found = Vec::new();
+                $($(compare(&self.$shared, &other.$shared, &mut found);)*)?
                 $(compare(&self.$field, &other.$field, &mut found);)*
                 found
             }
         }
-    };
-}
 
-macro_rules! defaults {
-    ($name:ident { $($field:ident $(= $value:expr)?),* }) => {
-        impl Default for $name {
-            fn default() -> $name {
-                $name { $($field: default!($($value)?)),* }
+        $(impl $name {
+            /// Takes over the policies that the topic has, too: `copy_from_topic_qos` (DDS 2.2.2.4.1.13 and
+            /// 2.2.2.5.2.12).
+            pub fn copy_from_topic_qos(&mut self, topic: &TopicQos) {
+                $(self.$shared = topic.$shared.clone();)*
             }
-        }
+        })?
     };
 }
 
@@ -46,44 +77,51 @@ macro_rules! default {
 
 qos_set! {
     /// The policies of the factory (DDS 2.2.2.2.2).
-    DomainParticipantFactoryQos ("factory") { entity_factory: EntityFactoryQosPolicy, } self => { Ok(()) }
+    DomainParticipantFactoryQos ("factory", [Side::Participant])
+    own {
+        entity_factory: EntityFactoryQosPolicy,
+    }
+    self => { Ok(()) }
 }
-defaults!(DomainParticipantFactoryQos { entity_factory });
 
 qos_set! {
     /// The policies of a participant (DDS 2.2.2.2.1).
-    DomainParticipantQos ("participant") {
+    DomainParticipantQos ("participant", [Side::Participant])
+    own {
         user_data: UserDataQosPolicy,
         entity_factory: EntityFactoryQosPolicy,
-    } self => { Ok(()) }
+    }
+    self => { Ok(()) }
 }
-defaults!(DomainParticipantQos { user_data, entity_factory });
 
 qos_set! {
     /// The policies of a publisher (DDS 2.2.2.4.1).
-    PublisherQos ("publisher") {
+    PublisherQos ("publisher", [Side::Writer])
+    own {
         presentation: PresentationQosPolicy,
         partition: PartitionQosPolicy,
         group_data: GroupDataQosPolicy,
         entity_factory: EntityFactoryQosPolicy,
-    } self => { Ok(()) }
+    }
+    self => { Ok(()) }
 }
-defaults!(PublisherQos { presentation, partition, group_data, entity_factory });
 
 qos_set! {
     /// The policies of a subscriber (DDS 2.2.2.5.2).
-    SubscriberQos ("subscriber") {
+    SubscriberQos ("subscriber", [Side::Reader])
+    own {
         presentation: PresentationQosPolicy,
         partition: PartitionQosPolicy,
         group_data: GroupDataQosPolicy,
         entity_factory: EntityFactoryQosPolicy,
-    } self => { Ok(()) }
+    }
+    self => { Ok(()) }
 }
-defaults!(SubscriberQos { presentation, partition, group_data, entity_factory });
 
 qos_set! {
-    /// The policies of a topic (DDS 2.2.2.3.2).
-    TopicQos ("topic") {
+    /// The policies of a topic (DDS 2.2.2.3.2). They apply when an endpoint copies them.
+    TopicQos ("topic", [Side::Writer, Side::Reader])
+    own {
         topic_data: TopicDataQosPolicy,
         durability: DurabilityQosPolicy,
         durability_service: DurabilityServiceQosPolicy,
@@ -99,7 +137,8 @@ qos_set! {
         ownership: OwnershipQosPolicy,
         representation: DataRepresentationQosPolicy,
         consistency: ConsistencyQosPolicy,
-    } self => {
+    }
+    self => {
         check::history(self.history.kind, &self.resource_limits)?;
         check::service(&self.durability_service)?;
         check::times(&self.deadline, &self.liveliness)?;
@@ -107,45 +146,33 @@ qos_set! {
         check::consistency(&self.consistency, &self.reliability, &self.durability)
     }
 }
-defaults!(TopicQos {
-    topic_data,
-    durability,
-    durability_service,
-    deadline,
-    latency_budget,
-    liveliness,
-    reliability,
-    destination_order,
-    history,
-    resource_limits,
-    transport_priority,
-    lifespan,
-    ownership,
-    representation,
-    consistency
-});
 
 qos_set! {
-    /// The policies of a writer (DDS 2.2.2.4.2).
-    DataWriterQos ("writer") {
+    /// The policies of a writer (DDS 2.2.2.4.2). Writers are reliable by default, topics and readers are
+    /// not (DDS 2.2.3.14).
+    DataWriterQos ("writer", [Side::Writer])
+    topic {
         durability: DurabilityQosPolicy,
         durability_service: DurabilityServiceQosPolicy,
         deadline: DeadlineQosPolicy,
         latency_budget: LatencyBudgetQosPolicy,
         liveliness: LivelinessQosPolicy,
-        reliability: ReliabilityQosPolicy,
+        reliability: ReliabilityQosPolicy = ReliabilityQosPolicy::WRITER,
         destination_order: DestinationOrderQosPolicy,
         history: HistoryQosPolicy,
         resource_limits: ResourceLimitsQosPolicy,
         transport_priority: TransportPriorityQosPolicy,
         lifespan: LifespanQosPolicy,
-        user_data: UserDataQosPolicy,
         ownership: OwnershipQosPolicy,
-        ownership_strength: OwnershipStrengthQosPolicy,
-        writer_data_lifecycle: WriterDataLifecycleQosPolicy,
         representation: DataRepresentationQosPolicy,
         consistency: ConsistencyQosPolicy,
-    } self => {
+    }
+    own {
+        user_data: UserDataQosPolicy,
+        ownership_strength: OwnershipStrengthQosPolicy,
+        writer_data_lifecycle: WriterDataLifecycleQosPolicy,
+    }
+    self => {
         check::history(self.history.kind, &self.resource_limits)?;
         check::service(&self.durability_service)?;
         check::times(&self.deadline, &self.liveliness)?;
@@ -155,16 +182,10 @@ qos_set! {
     }
 }
 
-// Writers are reliable by default, topics and readers are not (DDS 2.2.3.14).
-defaults!(DataWriterQos {
-    durability, durability_service, deadline, latency_budget, liveliness, reliability = ReliabilityQosPolicy::WRITER,
-    destination_order, history, resource_limits, transport_priority, lifespan, user_data, ownership,
-    ownership_strength, writer_data_lifecycle, representation, consistency
-});
-
 qos_set! {
     /// The policies of a reader (DDS 2.2.2.5.3).
-    DataReaderQos ("reader") {
+    DataReaderQos ("reader", [Side::Reader])
+    topic {
         durability: DurabilityQosPolicy,
         deadline: DeadlineQosPolicy,
         latency_budget: LatencyBudgetQosPolicy,
@@ -173,44 +194,23 @@ qos_set! {
         destination_order: DestinationOrderQosPolicy,
         history: HistoryQosPolicy,
         resource_limits: ResourceLimitsQosPolicy,
-        user_data: UserDataQosPolicy,
         ownership: OwnershipQosPolicy,
+        representation: DataRepresentationQosPolicy,
+        consistency: ConsistencyQosPolicy,
+    }
+    own {
+        user_data: UserDataQosPolicy,
         time_based_filter: TimeBasedFilterQosPolicy,
         reader_data_lifecycle: ReaderDataLifecycleQosPolicy,
-        representation: DataRepresentationQosPolicy,
         type_consistency: TypeConsistencyEnforcementQosPolicy,
-        consistency: ConsistencyQosPolicy,
-    } self => {
+    }
+    self => {
         check::history(self.history.kind, &self.resource_limits)?;
         check::times(&self.deadline, &self.liveliness)?;
         check::separation(&self.deadline, &self.time_based_filter)?;
         check::representation(&self.representation)?;
         check::consistency(&self.consistency, &self.reliability, &self.durability)
     }
-}
-defaults!(DataReaderQos {
-    durability,
-    deadline,
-    latency_budget,
-    liveliness,
-    reliability,
-    destination_order,
-    history,
-    resource_limits,
-    user_data,
-    ownership,
-    time_based_filter,
-    reader_data_lifecycle,
-    representation,
-    type_consistency,
-    consistency
-});
-
-/// Takes over policies of the topic.
-macro_rules! copy_from_topic {
-    ($of:ident from $topic:ident: $($field:ident),*) => {
-        $($of.$field = $topic.$field.clone();)*
-    };
 }
 
 /// Collects what an endpoint and its parent offer or request.
@@ -232,13 +232,6 @@ macro_rules! side {
 }
 
 impl DataWriterQos {
-    /// Takes over the policies that the topic has, too: `copy_from_topic_qos` (DDS 2.2.2.4.1.13).
-    pub fn copy_from_topic_qos(&mut self, topic: &TopicQos) {
-        copy_from_topic!(self from topic:
-            durability, durability_service, deadline, latency_budget, liveliness, reliability, destination_order,
-            history, resource_limits, transport_priority, lifespan, ownership, representation, consistency);
-    }
-
     /// Returns the policies that the writer offers.
     pub fn offered(&self, publisher: &PublisherQos) -> OfferedPolicies {
         side!(OfferedPolicies of self, publisher)
@@ -251,13 +244,6 @@ impl DataWriterQos {
 }
 
 impl DataReaderQos {
-    /// Takes over the policies that the topic has, too: `copy_from_topic_qos` (DDS 2.2.2.5.2.12).
-    pub fn copy_from_topic_qos(&mut self, topic: &TopicQos) {
-        copy_from_topic!(self from topic:
-            durability, deadline, latency_budget, liveliness, reliability, destination_order, history,
-            resource_limits, ownership, representation, consistency);
-    }
-
     /// Returns the policies that the reader requests.
     pub fn requested(&self, subscriber: &SubscriberQos) -> RequestedPolicies {
         side!(RequestedPolicies of self, subscriber)

@@ -161,14 +161,21 @@ fn a_missed_deadline_moves_ownership_when_the_group_says_so() {
     let mut reader = Fixture::of(&qos);
     reader.write(A, 1, 0);
     reader.write(B, 1, 0);
+    let last = position(reader.seq);
     reader.effects.clear();
     reader.advance(25);
-    let missed = MissedDeadline { instance: handle(1), owner: Some(B), periods: 2 };
-    assert_eq!(reader.effects[0].deadlines, [missed]);
+    let verdict = DeadlineVerdict { instance: handle(1), writer: B, last };
+    assert_eq!(
+        reader.effects[0].deadlines,
+        [MissedDeadline { instance: handle(1), verdict: Some(verdict), periods: 2 }]
+    );
     assert_eq!(reader.owner(1), Some(B));
-    reader.event(ReaderEvent::DeadlineVerdict(handle(1), B));
+    reader.event(ReaderEvent::DeadlineVerdict(verdict));
     assert_eq!(reader.owner(1), Some(A));
     reader.write(B, 1, 5);
+    assert_eq!(reader.owner(1), Some(B));
+    // The write is ordered before a second copy of the verdict, which comes too late.
+    reader.event(ReaderEvent::DeadlineVerdict(verdict));
     assert_eq!(reader.owner(1), Some(B));
 }
 
@@ -198,7 +205,7 @@ fn churned_keys_leave_nothing_behind() {
     let mut reader = Fixture::new(&qos, &presented(PresentationQosPolicyAccessScopeKind::Topic, false, true));
     let lifespan = nanos(1 << 30);
     for guid in [A, B] {
-        reader.event(ReaderEvent::WriterMatched(WriterInfo { guid, strength: 1, lifespan }));
+        reader.event(ReaderEvent::WriterMatched(WriterInfo { lifespan, ..writer(guid, 1) }));
     }
     let (mut largest, keys) = (0, 200_000_u32);
     for key in 0..keys {
@@ -230,4 +237,120 @@ fn churned_keys_leave_nothing_behind() {
     assert_eq!(reader.cache.footprint(), 0);
     assert_eq!(reader.cache.counters().instances_collected, u64::from(keys));
     assert!(largest < 500, "{largest} entries");
+}
+
+#[test]
+fn a_registration_counts_before_the_instance_is_known() {
+    let mut reader = Fixture::of(&keep_all());
+    reader.change(A, Register, 1, 0);
+    assert_eq!((reader.state(1), reader.cache.instance_count()), (None, 0));
+    assert_eq!(reader.cache.lookup_instance(handle(1)), None);
+    reader.write(B, 1, 5);
+    reader.change(B, Unregister, 1, 0);
+    // A has registered it, so the instance has a writer.
+    assert_eq!(reader.state(1), Some(InstanceState::Alive));
+    reader.change(A, Unregister, 1, 0);
+    assert_eq!(reader.state(1), Some(InstanceState::NotAliveNoWriters));
+    // Without a sample the end of a registration is no news.
+    reader.change(C, Register, 2, 0);
+    reader.change(C, Unregister, 2, 0);
+    assert_eq!(reader.taken(), "1=5 1!");
+    assert_eq!(reader.cache.footprint(), 0);
+}
+
+#[test]
+fn an_unregister_has_its_own_time() {
+    let mut reader = Fixture::of(&keep_all());
+    reader.write(A, 1, 5);
+    reader.event(ReaderEvent::Change(change(A, Unregister, 1, 0, 7)));
+    let samples = reader.take(&Select::any()).unwrap();
+    assert_eq!(samples[1].info.source_timestamp, at(7));
+}
+
+#[test]
+fn a_writer_that_no_longer_matches_disposes_nothing() {
+    let mut reader = Fixture::of(&keep_all());
+    reader.write(A, 1, 1);
+    reader.event(ReaderEvent::WriterUnmatched(A, WriterEnd::Unmatched));
+    assert_eq!(reader.state(1), Some(InstanceState::NotAliveNoWriters));
+    let liveness = &reader.effects.last().unwrap().liveness;
+    assert_eq!(*liveness, [WriterLiveness { writer: A, before: Some(true), now: None }]);
+}
+
+#[test]
+fn a_writer_may_match_without_being_alive() {
+    let mut reader = Fixture::of(&keep_all());
+    let dead = WriterInfo { guid: Guid([7; 16]), alive: false, ..writer(A, 1) };
+    reader.event(ReaderEvent::WriterMatched(dead));
+    let liveness = |before, now| [WriterLiveness { writer: dead.guid, before, now }];
+    assert_eq!(reader.effects[0].liveness, liveness(None, Some(false)));
+    reader.write(dead.guid, 1, 1);
+    assert_eq!(reader.effects[1].liveness, liveness(Some(false), Some(true)));
+    reader.event(ReaderEvent::WriterMatched(dead));
+    assert_eq!(reader.effects[2].liveness, liveness(Some(true), Some(false)));
+    assert_eq!(reader.state(1), Some(InstanceState::NotAliveNoWriters));
+}
+
+fn late(reader: &mut Fixture, seq: u64, change: CacheChange<Payload>) {
+    let effects = reader.cache.deliver(position(seq), ReaderEvent::Change(change), at(reader.now));
+    reader.effects.push(effects);
+}
+
+#[test]
+fn samples_of_a_departed_writer_come_if_they_were_ordered_before() {
+    for (end, state, ends) in [
+        (WriterEnd::Lost, InstanceState::NotAliveNoWriters, "1=1 1=2 1!"),
+        (WriterEnd::Deleted { autodispose: true }, InstanceState::NotAliveDisposed, "1=1 1=2 1!"),
+    ] {
+        let mut reader = Fixture::of(&keep_all());
+        reader.write(A, 1, 1);
+        reader.seq += 2;
+        reader.event(ReaderEvent::WriterUnmatched(A, end));
+        let place = reader.seq - 1;
+        reader.effects.clear();
+        late(&mut reader, place, change(A, Write, 1, 2, 0));
+        assert!(reader.effects[0].data_available && reader.effects[0].liveness.is_empty());
+        assert_eq!(reader.state(1), Some(state));
+        // A change after the departure is none of a writer that matches.
+        let after = reader.seq + 1;
+        late(&mut reader, after, change(A, Write, 1, 3, 0));
+        assert_eq!(reader.cache.counters().unmatched, 1);
+        assert_eq!(reader.taken(), ends);
+        assert_eq!(reader.cache.footprint(), 0);
+        // When no event before the departure can come, it is forgotten.
+        let _ = reader.cache.forget_departed(position(reader.seq));
+        late(&mut reader, place, change(A, Write, 1, 4, 0));
+        assert_eq!(reader.cache.counters().unmatched, 2);
+    }
+}
+
+#[test]
+fn a_joiner_gets_samples_of_writers_that_it_never_matched() {
+    let mut reader = Fixture::of(&keep_all());
+    let gone = WriterInfo { lifespan: nanos(50), ..writer(Guid([7; 16]), 1) };
+    reader.now = 10;
+    reader.seq = 100;
+    reader.event(ReaderEvent::WriterDeparted(gone, WriterEnd::Lost));
+    late(&mut reader, 30, change(gone.guid, Write, 1, 1, 5));
+    late(&mut reader, 31, change(gone.guid, Write, 1, 2, 6));
+    let samples = reader.read(&Select::any()).unwrap();
+    assert_eq!(text(&samples), "1=1 1=2 1!");
+    assert_eq!(samples[0].info.position.seq, 30);
+    assert_eq!(samples[0].info.instance_state, InstanceState::NotAliveNoWriters);
+    assert_eq!(reader.cache.wake_at(), Some(at(55)));
+    assert!(reader.effects.iter().all(|effects| effects.liveness.is_empty()));
+}
+
+#[test]
+fn departed_writers_are_bounded() {
+    let mut reader = Fixture::of(&keep_all());
+    let guid = |number: u32| Guid(u128::from(number + 1).to_be_bytes());
+    for number in 0..1025 {
+        reader.event(ReaderEvent::WriterDeparted(writer(guid(number), 1), WriterEnd::Lost));
+    }
+    // The first one is forgotten for the last one.
+    late(&mut reader, 1, change(guid(0), Write, 1, 1, 0));
+    late(&mut reader, 1, change(guid(1), Write, 1, 2, 0));
+    late(&mut reader, 1, change(guid(1024), Write, 1, 3, 0));
+    assert_eq!((reader.taken().as_str(), reader.cache.counters().unmatched), ("1=2 1=3 1!", 1));
 }

@@ -119,3 +119,32 @@ fn samples_are_counted_by_their_states() {
     let _ = reader.taken();
     assert_eq!(reader.cache.count(StateMask::ANY), 0);
 }
+
+#[test]
+fn lent_samples_count_until_they_are_returned() {
+    let mut reader = limited(keep_all(), [Length::Limited(2), FREE, FREE]);
+    (1..=2).for_each(|value| reader.write(A, 1, value));
+    let loan = reader.cache.take(&Select::any().max_samples(1), at(0)).unwrap().loan;
+    reader.write(A, 1, 3);
+    assert_eq!(rejected(&reader), [RejectedReason::Samples]);
+    reader.cache.return_loan(loan).unwrap();
+    reader.write(A, 1, 4);
+    assert_eq!(reader.taken(), "1=2 1=4");
+
+    // A sample that is replaced while it is lent leaves no place for the new one.
+    let mut reader = limited(keep_last(1), [Length::Limited(2), FREE, Length::Limited(2)]);
+    reader.write(A, 1, 1);
+    let loans = [(); 2].map(|()| reader.cache.read(&Select::any(), at(0)).unwrap().loan);
+    reader.write(A, 1, 2);
+    reader.cache.return_loan(loans[0]).unwrap();
+    let loan = reader.cache.read(&Select::any(), at(0)).unwrap().loan;
+    assert_eq!(reader.cache.admits(handle(1)), Err(RejectedReason::SamplesPerInstance));
+    assert_eq!(reader.cache.admits(handle(2)), Err(RejectedReason::Samples));
+    reader.cache.return_loan(loans[1]).unwrap();
+    reader.write(A, 1, 3);
+    reader.cache.return_loan(loan).unwrap();
+    assert_eq!((reader.taken().as_str(), reader.cache.counters().rejected), ("1=3", 0));
+    reader.change(A, Unregister, 1, 0);
+    let _ = reader.taken();
+    assert_eq!(reader.cache.footprint(), 0);
+}

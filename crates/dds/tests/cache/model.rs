@@ -5,9 +5,8 @@ use ChangeKind::*;
 use spindle_dds::cache::*;
 use spindle_dds::instance::*;
 use spindle_dds::policy::HistoryQosPolicyKind;
-use spindle_dds::{DdsTime, Guid, InstanceHandle, Position};
+use spindle_dds::{DdsTime, Guid, Position};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// The policies, as plain numbers. `None` is no bound.
 #[derive(Clone, Debug)]
@@ -33,43 +32,61 @@ impl Policies {
 }
 
 #[derive(Clone, Debug)]
-struct ModelSample {
-    instance: u8,
-    writer: Guid,
-    value: Option<u8>,
-    source: i64,
-    received: i64,
-    position: Position,
-    generations: (u32, u32),
-    read: bool,
-    expires: Option<i64>,
+pub(crate) struct ModelSample {
+    /// A number of its own, 0 until it is visible.
+    pub(crate) id: u64,
+    pub(crate) loans: usize,
+    pub(crate) instance: u8,
+    pub(crate) writer: Guid,
+    pub(crate) value: Option<u8>,
+    pub(crate) source: i64,
+    pub(crate) received: i64,
+    pub(crate) position: Position,
+    pub(crate) generations: (u32, u32),
+    pub(crate) read: bool,
+    pub(crate) expires: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
-struct ModelInstance {
-    state: InstanceState,
-    seen: bool,
-    generations: (u32, u32),
-    /// The writers, and whether each may own the instance.
-    writers: BTreeMap<Guid, bool>,
-    newest: Option<(i64, Guid)>,
-    accepted: Option<i64>,
-    pending: Option<ModelSample>,
-    deadline: Option<i64>,
-    purge: Option<i64>,
-    loans: usize,
+pub(crate) struct ModelInstance {
+    /// Whether the application may know it.
+    pub(crate) known: bool,
+    pub(crate) state: InstanceState,
+    pub(crate) seen: bool,
+    pub(crate) generations: (u32, u32),
+    /// The writers, whether each may own the instance, and where it has written last.
+    pub(crate) writers: BTreeMap<Guid, (bool, Option<Position>)>,
+    pub(crate) newest: Option<(i64, Guid)>,
+    pub(crate) accepted: Option<i64>,
+    pub(crate) pending: Option<ModelSample>,
+    pub(crate) period_from: Option<i64>,
+    pub(crate) ended: Option<i64>,
+    pub(crate) loans: usize,
 }
+
+/// The strength, the lifespan and the liveliness of a writer.
+pub(crate) type ModelWriter = (i32, Option<i64>, bool);
 
 /// The reader.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    policies: Policies,
-    instances: BTreeMap<u8, ModelInstance>,
+    pub(crate) policies: Policies,
+    pub(crate) instances: BTreeMap<u8, ModelInstance>,
     /// All samples, in the order in which they became visible.
-    samples: Vec<ModelSample>,
-    /// Strength, lifespan and liveliness.
-    writers: BTreeMap<Guid, (i32, Option<i64>, bool)>,
+    pub(crate) samples: Vec<ModelSample>,
+    pub(crate) writers: BTreeMap<Guid, ModelWriter>,
+    /// The writers that went away, how and where.
+    pub(crate) departed: BTreeMap<Guid, (ModelWriter, WriterEnd, Position)>,
     pub(crate) counters: CacheCounters,
+    pub(crate) ids: u64,
+    /// The samples with data that are lent, and no longer in the cache.
+    pub(crate) lent: Vec<ModelSample>,
+    /// The open loans: instances and samples.
+    pub(crate) loans: Vec<(BTreeSet<u8>, Vec<u64>)>,
+    pub(crate) now: i64,
+    pub(crate) policies_since: i64,
+    /// The effects of the passage of time that were not returned.
+    pub(crate) owed: Effects,
 }
 
 impl Model {
@@ -79,12 +96,19 @@ impl Model {
             instances: BTreeMap::new(),
             samples: Vec::new(),
             writers: BTreeMap::new(),
+            departed: BTreeMap::new(),
             counters: CacheCounters::default(),
+            ids: 0,
+            lent: Vec::new(),
+            loans: Vec::new(),
+            now: 0,
+            policies_since: 0,
+            owed: Effects::default(),
         }
     }
 
     pub(crate) fn instance(&self, key: u8) -> Option<InstanceInfo> {
-        let own = self.instances.get(&key)?;
+        let own = self.instances.get(&key).filter(|own| own.known)?;
         Some(InstanceInfo {
             state: own.state,
             view: if own.seen { ViewState::NotNew } else { ViewState::New },
@@ -99,7 +123,7 @@ impl Model {
             return None;
         }
         let mut best: Option<(i32, Guid)> = None;
-        for (guid, candidate) in &self.instances.get(&key)?.writers {
+        for (guid, (candidate, _)) in &self.instances.get(&key)?.writers {
             let strength = self.writers.get(guid)?.0;
             // Identities grow, so an equal strength does not replace the smaller one.
             if *candidate && best.is_none_or(|(other, _)| strength > other) {
@@ -113,14 +137,35 @@ impl Model {
         self.samples.iter().filter(|sample| sample.instance == key && sample.value.is_some()).count()
     }
 
+    fn oldest(&self, key: u8) -> Option<usize> {
+        self.samples.iter().position(|own| own.instance == key && own.value.is_some())
+    }
+
+    /// Removes samples, and returns how many there were.
+    pub(crate) fn remove(&mut self, goes: impl Fn(&ModelSample) -> bool) -> u64 {
+        let (gone, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut self.samples).into_iter().partition(goes);
+        self.samples = stay;
+        let count = gone.len() as u64;
+        self.lent.extend(gone.into_iter().filter(|sample| sample.loans > 0 && sample.value.is_some()));
+        count
+    }
+
+    fn push(&mut self, mut sample: ModelSample) {
+        self.ids += 1;
+        sample.id = self.ids;
+        self.samples.push(sample);
+    }
+
     pub(crate) fn admits(&self, key: u8) -> Result<(), RejectedReason> {
         let full = |used: usize, limit: Option<usize>| limit.is_some_and(|limit| used >= limit);
-        let all = self.samples.iter().filter(|sample| sample.value.is_some()).count();
-        if !self.instances.contains_key(&key) && full(self.instances.len(), self.policies.max_instances) {
+        let all = self.samples.iter().filter(|sample| sample.value.is_some()).count() + self.lent.len();
+        let lent = self.lent.iter().filter(|sample| sample.instance == key).count();
+        let is_oldest_free = self.oldest(key).is_none_or(|oldest| self.samples[oldest].loans == 0);
+        if !self.is_known(key) && full(self.known(), self.policies.max_instances) {
             Err(RejectedReason::Instances)
-        } else if self.policies.depth.is_some_and(|depth| self.valid(key) >= depth) {
+        } else if is_oldest_free && self.policies.depth.is_some_and(|depth| self.valid(key) >= depth) {
             Ok(())
-        } else if full(self.valid(key), self.policies.max_per_instance) {
+        } else if full(self.valid(key) + lent, self.policies.max_per_instance) {
             Err(RejectedReason::SamplesPerInstance)
         } else if full(all, self.policies.max_samples) {
             Err(RejectedReason::Samples)
@@ -129,46 +174,70 @@ impl Model {
         }
     }
 
+    fn is_known(&self, key: u8) -> bool {
+        self.instances.get(&key).is_some_and(|own| own.known)
+    }
+
+    fn known(&self) -> usize {
+        self.instances.values().filter(|own| own.known).count()
+    }
+
     fn reject(&mut self, key: u8, reason: RejectedReason, effects: &mut Effects) {
         self.counters.rejected += 1;
         effects.rejected.push((reason, handle(key)));
     }
 
     pub(crate) fn deliver(&mut self, position: Position, event: &ReaderEvent<Payload>, now: i64) -> Effects {
-        let mut effects = Effects::default();
+        self.catch_up(now);
+        let mut effects = std::mem::take(&mut self.owed);
         let liveness = |writer, before, now| WriterLiveness { writer, before, now };
         match event {
             ReaderEvent::Change(change) => {
-                let Some(writer) = self.writers.get_mut(&change.writer) else {
+                let guid = change.writer;
+                if let Some(writer) = self.writers.get_mut(&guid) {
+                    if !std::mem::replace(&mut writer.2, true) {
+                        effects.liveness.push(liveness(guid, Some(false), Some(true)));
+                    }
+                    self.change(position, change, now, &mut effects);
+                    return effects;
+                }
+                let Some((writer, end, place)) = self.departed.get(&guid).cloned().filter(|own| position < own.2)
+                else {
                     self.counters.unmatched += 1;
                     return effects;
                 };
-                if !std::mem::replace(&mut writer.2, true) {
-                    effects.liveness.push(liveness(change.writer, Some(false), Some(true)));
-                }
+                // The writer is there for the change, and goes away at its own place.
+                self.writers.insert(guid, writer);
                 self.change(position, change, now, &mut effects);
+                self.leave(guid, end, place, now, &mut effects);
+                self.writers.remove(&guid);
             }
             ReaderEvent::WriterMatched(info) => {
                 let lifespan = (!info.lifespan.is_infinite()).then_some(info.lifespan.as_nanos() as i64);
                 let alive = self.writers.get(&info.guid).map(|writer| writer.2);
-                self.writers.insert(info.guid, (info.strength, lifespan, alive.unwrap_or(true)));
-                if alive.is_none() {
-                    effects.liveness.push(liveness(info.guid, None, Some(true)));
+                self.writers.insert(info.guid, (info.strength, lifespan, info.alive));
+                self.departed.remove(&info.guid);
+                if alive != Some(info.alive) {
+                    effects.liveness.push(liveness(info.guid, alive, Some(info.alive)));
+                    if !info.alive {
+                        for key in self.instances_of(info.guid) {
+                            self.unregister(key, info.guid, None, position, now, &mut effects);
+                        }
+                    }
                 }
             }
             ReaderEvent::WriterUnmatched(guid, end) => {
-                let Some(writer) = self.writers.get(guid) else { return effects };
-                let alive = writer.2;
-                for key in self.instances_of(*guid) {
-                    let disposes = *end == (WriterEnd::Deleted { autodispose: true });
-                    if disposes && self.may_change(key, *guid) {
-                        let kind = InstanceState::NotAliveDisposed;
-                        self.end(key, *guid, kind, None, position, now, &mut effects);
-                    }
-                    self.unregister(key, *guid, position, now, &mut effects);
-                }
+                let Some((strength, lifespan, alive)) = self.writers.get(guid).copied() else { return effects };
+                self.leave(*guid, *end, position, now, &mut effects);
                 self.writers.remove(guid);
+                self.departed.insert(*guid, ((strength, lifespan, true), *end, position));
                 effects.liveness.push(liveness(*guid, Some(alive), None));
+            }
+            ReaderEvent::WriterDeparted(info, end) => {
+                if !self.writers.contains_key(&info.guid) {
+                    let lifespan = (!info.lifespan.is_infinite()).then_some(info.lifespan.as_nanos() as i64);
+                    self.departed.insert(info.guid, ((info.strength, lifespan, true), *end, position));
+                }
             }
             ReaderEvent::WriterAlive(guid, alive) => match self.writers.get_mut(guid) {
                 Some(writer) if writer.2 != *alive => {
@@ -176,23 +245,34 @@ impl Model {
                     effects.liveness.push(liveness(*guid, Some(!alive), Some(*alive)));
                     if !alive {
                         for key in self.instances_of(*guid) {
-                            self.unregister(key, *guid, position, now, &mut effects);
+                            self.unregister(key, *guid, None, position, now, &mut effects);
                         }
                     }
                 }
                 _ => {}
             },
-            ReaderEvent::DeadlineVerdict(instance, guid) => {
-                if let Some(own) = self.instances.get_mut(&instance.0[0])
-                    && let Some(candidate) = own.writers.get_mut(guid)
+            ReaderEvent::DeadlineVerdict(verdict) => {
+                if let Some(own) = self.instances.get_mut(&verdict.instance.0[0])
+                    && let Some((candidate, last)) = own.writers.get_mut(&verdict.writer)
+                    && *last == Some(verdict.last)
                 {
                     *candidate = false;
                 }
             }
             ReaderEvent::SamplesLost(count) => effects.lost += count,
-            ReaderEvent::SetEnd(_) | ReaderEvent::SetAbandoned(_) => {}
+            ReaderEvent::SetEnd(_) | ReaderEvent::SetAbandoned(_) | ReaderEvent::History(_) => {}
         }
         effects
+    }
+
+    fn leave(&mut self, guid: Guid, end: WriterEnd, position: Position, now: i64, effects: &mut Effects) {
+        for key in self.instances_of(guid) {
+            let disposes = end == (WriterEnd::Deleted { autodispose: true });
+            if disposes && self.is_known(key) && self.may_change(key, guid) {
+                self.end(key, guid, InstanceState::NotAliveDisposed, None, position, now, effects);
+            }
+            self.unregister(key, guid, None, position, now, effects);
+        }
     }
 
     fn instances_of(&self, guid: Guid) -> Vec<u8> {
@@ -206,7 +286,11 @@ impl Model {
     }
 
     fn create(&mut self, key: u8) {
+        if self.instances.contains_key(&key) {
+            return;
+        }
         let own = ModelInstance {
+            known: false,
             state: InstanceState::Alive,
             seen: false,
             generations: (0, 0),
@@ -214,8 +298,8 @@ impl Model {
             newest: None,
             accepted: None,
             pending: None,
-            deadline: None,
-            purge: None,
+            period_from: None,
+            ended: None,
             loans: 0,
         };
         self.instances.insert(key, own);
@@ -233,15 +317,10 @@ impl Model {
 
     fn change(&mut self, position: Position, change: &CacheChange<Payload>, now: i64, effects: &mut Effects) {
         let (key, guid, source) = (change.payload[0], change.writer, change.source_timestamp.as_nanos());
+        self.create(key);
         match change.kind {
             Write => {
-                if !self.instances.contains_key(&key) {
-                    if let Err(reason) = self.admits(key) {
-                        return self.reject(key, reason, effects);
-                    }
-                    self.create(key);
-                }
-                self.instances.get_mut(&key).unwrap().writers.insert(guid, true);
+                self.instances.get_mut(&key).unwrap().writers.insert(guid, (true, Some(position)));
                 if !self.may_change(key, guid) || self.is_late(key, source, guid) {
                     return;
                 }
@@ -250,7 +329,15 @@ impl Model {
                     self.counters.expired += 1;
                     return;
                 }
+                if !self.is_known(key) {
+                    if let Err(reason) = self.admits(key) {
+                        return self.reject(key, reason, effects);
+                    }
+                    self.instances.get_mut(&key).unwrap().known = true;
+                }
                 let sample = ModelSample {
+                    id: 0,
+                    loans: 0,
                     instance: key,
                     writer: guid,
                     value: Some(change.payload[1]),
@@ -262,7 +349,7 @@ impl Model {
                     expires,
                 };
                 let own = self.instances.get_mut(&key).unwrap();
-                own.deadline = self.policies.deadline.map(|deadline| now + deadline);
+                own.period_from = Some(now);
                 if own.accepted.is_some_and(|accepted| now < accepted + self.policies.separation) {
                     let dropped = if self.policies.reliable { own.pending.replace(sample) } else { Some(sample) };
                     self.counters.separated += u64::from(dropped.is_some());
@@ -271,28 +358,22 @@ impl Model {
                 self.accept(sample, effects);
             }
             Register => {
-                if let Some(own) = self.instances.get_mut(&key) {
-                    own.writers.entry(guid).or_insert(false);
-                }
+                self.instances.get_mut(&key).unwrap().writers.entry(guid).or_insert((false, None));
             }
-            Unregister => self.unregister(key, guid, position, now, effects),
+            Unregister => self.unregister(key, guid, Some(source), position, now, effects),
             Dispose | DisposeUnregister => {
-                if !self.instances.contains_key(&key)
-                    && self.policies.max_instances.is_some_and(|limit| self.instances.len() >= limit)
-                {
-                    self.reject(key, RejectedReason::Instances, effects);
-                } else {
-                    if !self.instances.contains_key(&key) {
-                        self.create(key);
-                    }
-                    self.instances.get_mut(&key).unwrap().writers.insert(guid, true);
-                    if self.may_change(key, guid) && !self.is_late(key, source, guid) {
+                self.instances.get_mut(&key).unwrap().writers.insert(guid, (true, Some(position)));
+                if self.may_change(key, guid) && !self.is_late(key, source, guid) {
+                    if !self.is_known(key) && self.policies.max_instances.is_some_and(|limit| self.known() >= limit) {
+                        self.reject(key, RejectedReason::Instances, effects);
+                    } else {
+                        self.instances.get_mut(&key).unwrap().known = true;
                         let kind = InstanceState::NotAliveDisposed;
                         self.end(key, guid, kind, Some(source), position, now, effects);
                     }
                 }
                 if change.kind == DisposeUnregister {
-                    self.unregister(key, guid, position, now, effects);
+                    self.unregister(key, guid, Some(source), position, now, effects);
                 }
             }
         }
@@ -313,16 +394,16 @@ impl Model {
             return self.reject(key, reason, effects);
         }
         if self.policies.depth.is_some_and(|depth| self.valid(key) >= depth) {
-            let oldest = self.samples.iter().position(|own| own.instance == key && own.value.is_some()).unwrap();
-            let oldest = self.samples.remove(oldest);
+            let oldest = self.samples[self.oldest(key).unwrap()].clone();
+            self.remove(|own| own.id == oldest.id);
             self.counters.overwritten += 1;
             self.counters.overwritten_unread += u64::from(!oldest.read);
         }
         let own = self.instances.get_mut(&key).unwrap();
         Model::revive(own);
-        (own.accepted, own.purge) = (Some(sample.received), None);
+        (own.accepted, own.ended) = (Some(sample.received), None);
         sample.generations = own.generations;
-        self.samples.push(sample);
+        self.push(sample);
         self.counters.accepted += 1;
         effects.data_available = true;
     }
@@ -334,6 +415,8 @@ impl Model {
             } else {
                 self.accept(ModelSample { received: now, ..sample }, effects);
             }
+            let own = self.instances.get_mut(&key).unwrap();
+            own.period_from = own.period_from.filter(|_| own.state == InstanceState::Alive);
         }
     }
 
@@ -356,13 +439,13 @@ impl Model {
         }
         Model::revive(own);
         own.state = state;
-        own.deadline = None;
-        let delay = if disposed { self.policies.purge_disposed } else { self.policies.purge_no_writers };
-        own.purge = delay.map(|delay| now + delay);
+        (own.period_from, own.ended) = (None, Some(now));
         let source = source.or(own.newest.map(|(time, _)| time)).unwrap_or(now);
         let generations = own.generations;
         self.samples.retain(|sample| sample.instance != key || sample.value.is_some());
-        self.samples.push(ModelSample {
+        self.push(ModelSample {
+            id: 0,
+            loans: 0,
             instance: key,
             writer,
             value: None,
@@ -376,186 +459,97 @@ impl Model {
         effects.data_available = true;
     }
 
-    fn unregister(&mut self, key: u8, guid: Guid, position: Position, now: i64, effects: &mut Effects) {
+    fn unregister(
+        &mut self,
+        key: u8,
+        guid: Guid,
+        source: Option<i64>,
+        position: Position,
+        now: i64,
+        effects: &mut Effects,
+    ) {
         let Some(own) = self.instances.get_mut(&key) else { return };
         own.writers.remove(&guid);
-        if own.writers.is_empty() {
-            self.end(key, guid, InstanceState::NotAliveNoWriters, None, position, now, effects);
+        if own.writers.is_empty() && own.known {
+            self.end(key, guid, InstanceState::NotAliveNoWriters, source, position, now, effects);
         }
         self.collect();
     }
 
-    fn collect(&mut self) {
+    pub(crate) fn collect(&mut self) {
         let samples = &self.samples;
-        let before = self.instances.len();
+        let before = self.known();
         self.instances.retain(|key, own| {
             let has_samples = samples.iter().any(|sample| sample.instance == *key);
             has_samples || !own.writers.is_empty() || own.pending.is_some() || own.loans > 0
         });
-        self.counters.instances_collected += (before - self.instances.len()) as u64;
+        self.counters.instances_collected += (before - self.known()) as u64;
     }
 
     /// Returns what is due first: a time, a kind in the order of kinds, and the instance.
     fn due(&self) -> Option<(i64, u8, u8)> {
-        let each = self.instances.iter().flat_map(|(key, own)| {
+        let expiries = self.samples.iter().filter_map(|sample| Some((sample.expires?, 0, sample.instance)));
+        let timers = self.instances.iter().flat_map(|(key, own)| {
             let release = own.pending.as_ref().and(own.accepted).map(|accepted| accepted + self.policies.separation);
-            [release, own.deadline, own.purge]
-                .into_iter()
-                .enumerate()
-                .filter_map(|(kind, at)| Some((at?, kind as u8, *key)))
+            let deadline = own.period_from.and_then(|from| Some(from + self.policies.deadline?));
+            let delay = match own.state {
+                InstanceState::NotAliveDisposed => self.policies.purge_disposed,
+                _ => self.policies.purge_no_writers,
+            };
+            let purge = own.ended.and_then(|ended| Some(ended + delay?));
+            let all = [release, deadline, purge].into_iter().enumerate();
+            all.filter_map(|(kind, at)| Some((at?.max(self.policies_since), kind as u8 + 1, *key)))
         });
-        each.min()
+        expiries.chain(timers).min()
+    }
+
+    pub(crate) fn set_policies(&mut self, policies: Policies, now: i64) -> Effects {
+        self.catch_up(now);
+        (self.policies, self.policies_since) = (policies, now);
+        self.poll(now)
     }
 
     pub(crate) fn poll(&mut self, now: i64) -> Effects {
-        let mut effects = Effects::default();
+        self.catch_up(now);
+        std::mem::take(&mut self.owed)
+    }
+
+    /// Does what is due, one thing after another, each as of its own time.
+    pub(crate) fn catch_up(&mut self, now: i64) {
+        self.now = now;
+        let mut effects = std::mem::take(&mut self.owed);
         while let Some((at, kind, key)) = self.due().filter(|(at, ..)| *at <= now) {
             match kind {
                 0 => {
-                    self.release(key, now, &mut effects);
-                    self.collect();
+                    let ends = |sample: &ModelSample| sample.expires.is_some_and(|end| end <= at);
+                    self.counters.expired += self.remove(|sample| sample.instance == key && ends(sample));
                 }
-                1 => {
+                1 => self.release(key, at, &mut effects),
+                2 => {
                     let period = self.policies.deadline.unwrap();
                     let periods = (now - at) / period + 1;
                     let owner = self.owner(key);
-                    self.instances.get_mut(&key).unwrap().deadline = Some(at + periods * period);
-                    effects.deadlines.push(MissedDeadline { instance: handle(key), owner, periods: periods as u32 });
+                    let own = self.instances.get_mut(&key).unwrap();
+                    own.period_from = Some(at + (periods - 1) * period);
+                    let verdict = owner.map(|writer| DeadlineVerdict {
+                        instance: handle(key),
+                        writer,
+                        last: own.writers[&writer].1.unwrap(),
+                    });
+                    effects.deadlines.push(MissedDeadline { instance: handle(key), verdict, periods: periods as u32 });
                 }
                 _ => {
-                    let before = self.samples.len();
-                    self.samples.retain(|sample| sample.instance != key);
-                    self.counters.purged += (before - self.samples.len()) as u64;
-                    let own = self.instances.get_mut(&key).unwrap();
-                    own.purge = None;
-                    if own.pending.is_none() {
-                        own.writers.clear();
-                    }
-                    self.collect();
+                    self.counters.purged += self.remove(|sample| sample.instance == key);
+                    self.instances.get_mut(&key).unwrap().ended = None;
                 }
             }
+            self.collect();
         }
-        self.expire(now);
-        effects
-    }
-
-    fn expire(&mut self, now: i64) {
-        let before = self.samples.len();
-        self.samples.retain(|sample| sample.expires.is_none_or(|expires| expires > now));
-        self.counters.expired += (before - self.samples.len()) as u64;
-        self.collect();
+        self.owed = effects;
     }
 
     pub(crate) fn wake_at(&self) -> Option<DdsTime> {
-        let expiry = self.samples.iter().filter_map(|sample| sample.expires).min();
-        self.due().map(|(at, ..)| at).into_iter().chain(expiry).min().map(at)
-    }
-
-    pub(crate) fn count(&self, states: StateMask) -> usize {
-        self.samples.iter().filter(|sample| self.selects(sample, states)).count()
-    }
-
-    fn selects(&self, sample: &ModelSample, states: StateMask) -> bool {
-        let own = &self.instances[&sample.instance];
-        let read = if sample.read { SampleState::Read } else { SampleState::NotRead };
-        states.contains(read, if own.seen { ViewState::NotNew } else { ViewState::New }, own.state)
-    }
-
-    /// Reads or takes; `None` if the instance is unknown. An empty list is NO_DATA. The loan of the samples
-    /// stays open if the flag is set.
-    pub(crate) fn access(
-        &mut self,
-        scope: Scope,
-        states: StateMask,
-        max: usize,
-        takes: bool,
-        lends: bool,
-        now: i64,
-    ) -> Option<Vec<Sample<Payload>>> {
-        self.expire(now);
-        let mut found: Vec<ModelSample> = self.samples.clone();
-        found.retain(|sample| self.selects(sample, states));
-        match scope {
-            Scope::Instance(InstanceHandle(key)) => {
-                self.instances.get(&key[0])?;
-                found.retain(|sample| sample.instance == key[0]);
-            }
-            Scope::NextInstance(after) => {
-                found.retain(|sample| after.is_none_or(|after| handle(sample.instance) > after));
-                let first = found.iter().map(|sample| sample.instance).min();
-                found.retain(|sample| Some(sample.instance) == first);
-            }
-            Scope::Any => {}
-        }
-        if !self.policies.ordered || scope != Scope::Any {
-            found.sort_by_key(|sample| sample.instance);
-        } else if self.policies.by_source {
-            found.sort_by_key(|sample| (sample.source, sample.writer, sample.position.seq));
-        } else {
-            found.sort_by_key(|sample| sample.position.seq);
-        }
-        found.truncate(max);
-        let samples = self.describe(&found);
-        let touched: BTreeSet<u8> = found.iter().map(|sample| sample.instance).collect();
-        for sample in &mut self.samples {
-            sample.read |= found.iter().any(|own| {
-                own.position == sample.position && own.instance == sample.instance && own.value == sample.value
-            });
-        }
-        if takes {
-            self.samples.retain(|sample| {
-                !found.iter().any(|own| {
-                    own.position == sample.position && own.instance == sample.instance && own.value == sample.value
-                })
-            });
-        }
-        for key in touched {
-            let own = self.instances.get_mut(&key).unwrap();
-            own.seen = true;
-            own.loans += usize::from(lends);
-        }
-        self.collect();
-        Some(samples)
-    }
-
-    pub(crate) fn return_loan(&mut self, samples: &[Sample<Payload>]) {
-        let keys: BTreeSet<u8> = samples.iter().map(|sample| sample.info.instance_handle.0[0]).collect();
-        for key in keys {
-            self.instances.get_mut(&key).unwrap().loans -= 1;
-        }
-        self.collect();
-    }
-
-    fn describe(&self, found: &[ModelSample]) -> Vec<Sample<Payload>> {
-        let total = |sample: &ModelSample| sample.generations.0 + sample.generations.1;
-        let mut described = Vec::new();
-        for (index, sample) in found.iter().enumerate() {
-            let own = &self.instances[&sample.instance];
-            let of_instance = |other: &&ModelSample| other.instance == sample.instance;
-            let newest = found.iter().filter(of_instance).map(total).max().unwrap();
-            described.push(Sample {
-                info: SampleInfo {
-                    sample_state: if sample.read { SampleState::Read } else { SampleState::NotRead },
-                    view_state: if own.seen { ViewState::NotNew } else { ViewState::New },
-                    instance_state: own.state,
-                    source_timestamp: at(sample.source),
-                    reception_timestamp: at(sample.received),
-                    instance_handle: handle(sample.instance),
-                    publication_handle: sample.writer.into(),
-                    disposed_generation_count: sample.generations.0,
-                    no_writers_generation_count: sample.generations.1,
-                    sample_rank: found[index + 1..].iter().filter(of_instance).count() as u32,
-                    generation_rank: newest - total(sample),
-                    absolute_generation_rank: own.generations.0 + own.generations.1 - total(sample),
-                    valid_data: sample.value.is_some(),
-                    position: sample.position,
-                },
-                data: match sample.value {
-                    Some(value) => SampleData::Value(Arc::from([sample.instance, value])),
-                    None => SampleData::Key(Arc::from([sample.instance])),
-                },
-            });
-        }
-        described
+        let owes = self.owed != Effects::default();
+        if owes { Some(at(self.now)) } else { self.due().map(|(time, ..)| at(time)) }
     }
 }

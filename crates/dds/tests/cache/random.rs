@@ -7,8 +7,10 @@ use ChangeKind::*;
 use spindle_dds::cache::*;
 use spindle_dds::instance::*;
 use spindle_dds::policy::*;
-use spindle_dds::qos::{DataReaderQos, QosSet};
-use spindle_dds::{DdsDuration, Guid, ReturnCode};
+use spindle_dds::qos::{DataReaderQos, QosSet, SubscriberQos};
+use spindle_dds::{DdsDuration, Guid, InstanceHandle, Position, ReturnCode};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn policies(chance: &mut Chance) -> Policies {
     Policies {
@@ -50,7 +52,7 @@ fn qos(policies: &Policies) -> DataReaderQos {
     qos.deadline.period = duration(policies.deadline);
     qos.reader_data_lifecycle.autopurge_disposed_samples_delay = duration(policies.purge_disposed);
     qos.reader_data_lifecycle.autopurge_nowriter_samples_delay = duration(policies.purge_no_writers);
-    qos.check().unwrap();
+    qos.check_consistent().unwrap();
     qos
 }
 
@@ -63,6 +65,7 @@ fn event(chance: &mut Chance, now: i64) -> ReaderEvent<Payload> {
         0 => {
             let end = chance.pick(&[
                 WriterEnd::Lost,
+                WriterEnd::Unmatched,
                 WriterEnd::Deleted { autodispose: true },
                 WriterEnd::Deleted { autodispose: false },
             ]);
@@ -70,10 +73,14 @@ fn event(chance: &mut Chance, now: i64) -> ReaderEvent<Payload> {
         }
         1 | 2 => {
             let lifespan = chance.perhaps(&[3, 10]).map_or(DdsDuration::INFINITE, nanos);
-            ReaderEvent::WriterMatched(WriterInfo { guid, strength: chance.below(3) as i32, lifespan })
+            let (strength, alive) = (chance.below(3) as i32, !chance.one_in(4));
+            let writer = WriterInfo { guid, strength, lifespan, alive };
+            match chance.one_in(4) {
+                true => ReaderEvent::WriterDeparted(writer, WriterEnd::Deleted { autodispose: chance.one_in(2) }),
+                false => ReaderEvent::WriterMatched(writer),
+            }
         }
         3 => ReaderEvent::WriterAlive(guid, chance.one_in(2)),
-        4 => ReaderEvent::DeadlineVerdict(handle(key), guid),
         5 => ReaderEvent::SamplesLost(1),
         _ => {
             let kind = chance.pick(&[Write, Write, Write, Write, Register, Dispose, Unregister, DisposeUnregister]);
@@ -102,8 +109,11 @@ struct Run {
     chance: Chance,
     fixture: Fixture,
     model: Model,
-    loans: Vec<(LoanId, Vec<Sample<Payload>>)>,
+    loans: Vec<LoanId>,
     accesses: usize,
+    /// The verdicts that the cache has proposed.
+    verdicts: Vec<DeadlineVerdict>,
+    subscriber: SubscriberQos,
 }
 
 impl Run {
@@ -111,36 +121,72 @@ impl Run {
         let mut chance = Chance::new(seed);
         let policies = policies(&mut chance);
         let scope = PresentationQosPolicyAccessScopeKind::Topic;
-        let fixture = Fixture::new(&qos(&policies), &presented(scope, false, policies.ordered));
+        let subscriber = presented(scope, false, policies.ordered);
+        let fixture = Fixture::new(&qos(&policies), &subscriber);
         let mut model = Model::new(policies);
         for (seq, (guid, strength)) in [(A, 1), (B, 2), (C, 3)].into_iter().enumerate() {
             let event = ReaderEvent::WriterMatched(writer(guid, strength));
             let _ = model.deliver(position(seq as u64 + 1), &event, 0);
         }
-        Run { chance, fixture, model, loans: Vec::new(), accesses: 0 }
+        Run { chance, fixture, model, loans: Vec::new(), accesses: 0, verdicts: Vec::new(), subscriber }
     }
 
     fn step(&mut self) {
         let (chance, fixture) = (&mut self.chance, &mut self.fixture);
+        // Time passes before any operation, not only before a poll.
+        if chance.one_in(3) {
+            fixture.now += chance.below(5) as i64;
+        }
         match chance.below(12) {
             0..=6 => {
-                let event = event(chance, fixture.now);
-                let expected = self.model.deliver(position(fixture.seq + 1), &event, fixture.now);
-                fixture.event(event);
-                assert_eq!(fixture.effects.pop(), Some(expected));
+                let event = match self.verdicts.is_empty() || !chance.one_in(10) {
+                    true => event(chance, fixture.now),
+                    false => ReaderEvent::DeadlineVerdict(chance.pick(&self.verdicts)),
+                };
+                // A change may come late, with a place before the departure of its writer.
+                let late = if chance.one_in(8) { chance.below(20) as u64 } else { 0 };
+                fixture.seq += 1;
+                let place = Position { index: fixture.seq as u32, ..position(fixture.seq.saturating_sub(late)) };
+                let expected = self.model.deliver(place, &event, fixture.now);
+                self.verdicts.extend(expected.deadlines.iter().filter_map(|missed| missed.verdict));
+                assert_eq!(fixture.cache.deliver(place, event, at(fixture.now)), expected);
             }
             7 | 8 => {
                 let now = fixture.now + chance.below(5) as i64;
                 fixture.advance(now);
-                assert_eq!(fixture.effects.pop(), Some(self.model.poll(now)));
+                let expected = self.model.poll(now);
+                self.verdicts.extend(expected.deadlines.iter().filter_map(|missed| missed.verdict));
+                assert_eq!(fixture.effects.pop(), Some(expected));
+            }
+            9 if chance.one_in(4) => self.rejoin(),
+            9 if chance.one_in(3) => {
+                let times = policies(chance);
+                let Policies { separation, deadline, purge_disposed, purge_no_writers, .. } = times;
+                let own = self.model.policies.clone();
+                let changed = Policies { separation, deadline, purge_disposed, purge_no_writers, ..own };
+                let effects = fixture.cache.set_qos(&qos(&changed), &self.subscriber, at(fixture.now)).unwrap();
+                assert_eq!(effects, self.model.set_policies(changed, fixture.now));
             }
             9 if !self.loans.is_empty() => {
-                let (loan, samples) = self.loans.swap_remove(chance.below(self.loans.len()));
-                fixture.cache.return_loan(loan).unwrap();
-                self.model.return_loan(&samples);
+                let index = chance.below(self.loans.len());
+                fixture.cache.return_loan(self.loans.swap_remove(index)).unwrap();
+                self.model.return_loan(index);
             }
             _ => self.access(),
         }
+    }
+
+    /// Replaces the cache by another one, which has its state by a snapshot.
+    fn rejoin(&mut self) {
+        let (now, fixture) = (self.fixture.now, &mut self.fixture);
+        assert_eq!(fixture.cache.poll(at(now)), self.model.poll(now));
+        let bytes = fixture.cache.snapshot();
+        let mut cache = ReaderCache::new(&qos(&self.model.policies), &self.subscriber, key_reader()).unwrap();
+        let effects = cache.restore(&bytes, |payload| Arc::from(payload), at(now)).unwrap();
+        assert_eq!(effects, self.model.rejoin());
+        assert_eq!(cache.snapshot(), bytes);
+        fixture.cache = cache;
+        self.loans.clear();
     }
 
     fn access(&mut self) {
@@ -159,7 +205,7 @@ impl Run {
                 assert_eq!(selection.samples, expected);
                 self.accesses += 1;
                 match lends {
-                    true => self.loans.push((selection.loan, selection.samples)),
+                    true => self.loans.push(selection.loan),
                     false => fixture.cache.return_loan(selection.loan).unwrap(),
                 }
             }
@@ -195,7 +241,7 @@ impl Run {
         for guid in WRITERS {
             self.fixture.event(ReaderEvent::WriterUnmatched(guid, WriterEnd::Lost));
         }
-        for (loan, _) in std::mem::take(&mut self.loans) {
+        for loan in std::mem::take(&mut self.loans) {
             self.fixture.cache.return_loan(loan).unwrap();
         }
         let _ = self.fixture.taken();
@@ -227,4 +273,53 @@ fn the_cache_and_the_model_agree() {
         }
     }
     assert!(accesses as u64 > 10 * seeds, "{accesses} reads of {seeds} seeds found samples");
+}
+
+/// Returns the sum of effects: the missed periods of each instance, and the numbers of other effects.
+fn sum(total: &mut Total, effects: &[Effects]) {
+    for effects in effects {
+        total.available |= effects.data_available;
+        total.rejected.extend(effects.rejected.iter().copied());
+        for missed in &effects.deadlines {
+            *total.missed.entry(missed.instance).or_default() += missed.periods;
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Total {
+    available: bool,
+    rejected: Vec<(RejectedReason, InstanceHandle)>,
+    missed: BTreeMap<InstanceHandle, u32>,
+}
+
+/// A cache that is polled at every time, and one that is never polled, have the same contents and effects.
+#[test]
+fn polls_change_nothing() {
+    for seed in 1..300 {
+        let mut chance = Chance::new(seed);
+        let qos = qos(&policies(&mut chance));
+        let subscriber = presented(PresentationQosPolicyAccessScopeKind::Topic, false, chance.one_in(2));
+        let [mut polled, mut lazy] = [(); 2].map(|()| Fixture::new(&qos, &subscriber));
+        for _ in 0..200 {
+            let now = lazy.now + chance.below(6) as i64;
+            (polled.now..=now).for_each(|time| polled.advance(time));
+            lazy.now = now;
+            if chance.one_in(4) {
+                let (states, max) = (states(&mut chance), chance.pick(&[1, 100]));
+                let select = Select::any().states(states).max_samples(max);
+                assert_eq!(polled.take(&select).ok(), lazy.take(&select).ok(), "seed {seed}");
+            } else {
+                let event = event(&mut chance, now);
+                polled.event(event.clone());
+                lazy.event(event);
+            }
+            assert_eq!(polled.cache.counters(), lazy.cache.counters(), "seed {seed}");
+        }
+        lazy.advance(lazy.now);
+        let mut totals = [Total::default(), Total::default()];
+        sum(&mut totals[0], &polled.effects);
+        sum(&mut totals[1], &lazy.effects);
+        assert_eq!(totals[0], totals[1], "seed {seed}");
+    }
 }

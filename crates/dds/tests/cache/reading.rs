@@ -6,7 +6,7 @@ use spindle_dds::filter::{ContentFilter, Query};
 use spindle_dds::instance::*;
 use spindle_dds::policy::*;
 use spindle_dds::qos::*;
-use spindle_dds::{InstanceHandle, ReturnCode};
+use spindle_dds::{Guid, InstanceHandle, ReturnCode};
 use spindle_xcdr::*;
 use std::sync::Arc;
 
@@ -106,11 +106,15 @@ struct Cars {
 
 impl Cars {
     fn new() -> Cars {
+        Cars::with(&keep_all())
+    }
+
+    fn with(qos: &DataReaderQos) -> Cars {
         let key_of: KeyReader<Payload> = Arc::new(|payload: &Payload| {
-            let car: Car = decode_sample(payload).unwrap();
-            encode_key_sample(&car, SampleFormat::default()).unwrap().into()
+            let car: Car = decode_sample(payload)?;
+            Ok(encode_key_sample(&car, SampleFormat::default()).unwrap().into())
         });
-        let cache = ReaderCache::new(&keep_all(), &SubscriberQos::default(), key_of).unwrap();
+        let cache = ReaderCache::new(qos, &SubscriberQos::default(), key_of).unwrap();
         let mut cars = Cars { cache, seq: 0 };
         cars.event(ReaderEvent::WriterMatched(writer(A, 1)));
         cars
@@ -126,12 +130,16 @@ impl Cars {
     }
 
     fn send(&mut self, kind: ChangeKind, plate: u8, speed: u16) {
+        self.send_by(A, kind, plate, speed, 0);
+    }
+
+    fn send_by(&mut self, guid: Guid, kind: ChangeKind, plate: u8, speed: u16, time: i64) {
         let car = Car { plate, speed };
         let payload = match kind {
             Write => encode_sample(&car, SampleFormat::default()).unwrap(),
             _ => encode_key_sample(&car, SampleFormat::default()).unwrap(),
         };
-        let change = CacheChange { payload: payload.into(), ..change(A, kind, plate, 0, 0) };
+        let change = CacheChange { payload: payload.into(), ..change(guid, kind, plate, 0, time) };
         self.event(ReaderEvent::Change(change));
     }
 
@@ -198,4 +206,38 @@ fn a_separation_with_coherent_access_is_refused() {
     assert_eq!(error.to_string(), expected);
     let subscriber = presented(PresentationQosPolicyAccessScopeKind::Instance, true, false);
     ReaderCache::<Payload>::new(&qos, &subscriber, key_reader()).unwrap();
+}
+
+/// The owner and the newest time follow from the stream, whichever samples pass the filter.
+#[test]
+fn a_sample_that_is_filtered_out_counts_for_ownership() {
+    let mut qos = keep_all();
+    qos.ownership.kind = OwnershipQosPolicyKind::Exclusive;
+    qos.destination_order.kind = DestinationOrderQosPolicyKind::BySourceTimestamp;
+    let mut cars = Cars::with(&qos);
+    cars.event(ReaderEvent::WriterMatched(writer(B, 2)));
+    cars.cache.set_filter(Some(ContentFilter::new(Cars::of(), "speed > %0", &["50"]).unwrap()));
+    // The stronger writer owns the instance, which the application does not know.
+    cars.send_by(B, Write, 1, 40, 5);
+    assert_eq!(cars.cache.lookup_instance(handle(1)), None);
+    cars.send_by(A, Write, 1, 60, 6);
+    assert_eq!((cars.read(&Select::any()), cars.cache.counters().not_owned), (vec![], 1));
+    // An older sample is late, also if the newer one was filtered out.
+    cars.send_by(B, Write, 1, 70, 4);
+    assert_eq!((cars.read(&Select::any()), cars.cache.counters().late), (vec![], 1));
+    cars.send_by(B, Write, 1, 80, 7);
+    assert_eq!(cars.read(&Select::any()), [80]);
+    // When the owner goes, the other writer owns the instance.
+    cars.send_by(B, Unregister, 1, 0, 8);
+    cars.send_by(A, Write, 1, 90, 9);
+    assert_eq!(cars.read(&Select::any()), [80, 90]);
+}
+
+#[test]
+fn a_sample_without_a_readable_key_is_lost() {
+    let mut cars = Cars::new();
+    let bad = CacheChange { payload: Arc::from([0, 9, 0, 0, 7]), ..change(A, Write, 1, 0, 0) };
+    let effects = cars.cache.deliver(position(99), ReaderEvent::Change(bad), at(0));
+    assert_eq!((effects.lost, effects.data_available), (1, false));
+    assert_eq!((cars.cache.counters().undecodable, cars.cache.instance_count()), (1, 0));
 }

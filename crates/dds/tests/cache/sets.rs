@@ -32,7 +32,7 @@ fn a_set_becomes_visible_at_its_end() {
     send(&mut reader, 1, 2, 2);
     assert!(!reader.effects[0].data_available);
     assert_eq!(text(&reader.read(&Select::any()).unwrap()), "5=5");
-    assert_eq!(reader.cache.pending_changes().count(), 2);
+    assert_eq!(reader.cache.pending_changes().len(), 2);
     end(&mut reader, 1, 2);
     // It is ordered by its end; its samples keep their own positions.
     let samples = reader.read(&Select::any()).unwrap();
@@ -67,6 +67,8 @@ fn a_set_without_its_end_is_never_seen() {
         end(&mut reader, 1, 1);
         assert_eq!(reader.taken(), "");
         assert_eq!((reader.cache.counters().sets_discarded, reader.cache.footprint()), (1, 0));
+        // The application hears that a sample is lost.
+        assert_eq!(reader.effects.iter().map(|effects| effects.lost).sum::<u32>(), 1);
     }
     let mut reader = coherent(&keep_all());
     send(&mut reader, 1, 1, 1);
@@ -82,11 +84,12 @@ fn a_set_of_which_a_part_is_missing_is_discarded() {
     send(&mut reader, 1, 1, 1);
     end(&mut reader, 1, 2);
     assert_eq!((reader.taken().as_str(), reader.cache.counters().sets_discarded), ("", 1));
+    assert_eq!(reader.effects.last().unwrap().lost, 1);
     // A joiner that gets the changes of pending sets has the whole set.
     send(&mut reader, 2, 1, 1);
     let mut joiner = coherent(&keep_all());
     joiner.seq = reader.seq;
-    let pending: Vec<_> = reader.cache.pending_changes().map(|(at, change)| (at, change.clone())).collect();
+    let pending: Vec<_> = reader.cache.pending_changes().into_iter().map(|(at, change)| (at, change.clone())).collect();
     for (place, change) in pending {
         let _ = joiner.cache.deliver(place, ReaderEvent::Change(change), at(0));
     }
@@ -159,7 +162,8 @@ fn ends_of_instances_belong_to_the_set() {
 }
 
 /// Random sets of two writers, some of which are given up. A second cache without coherent access gets the
-/// changes of each set at its end, and no change of the others.
+/// changes of each set at its end, and no change of the others. The first one is replaced by its snapshot at
+/// random points.
 #[test]
 fn sets_are_seen_as_if_written_at_their_end() {
     for seed in 1..200 {
@@ -205,6 +209,12 @@ fn sets_are_seen_as_if_written_at_their_end() {
                     }
                 }
             }
+            if chance.below(12) == 0 {
+                // Another cache continues with a snapshot, in the middle of sets, too.
+                let snapshot = reader.cache.snapshot();
+                reader.cache = ReaderCache::new(&keep_last(3), &subscriber, key_reader()).unwrap();
+                let _ = reader.cache.restore(&snapshot, |payload| Payload::from(payload), at(0)).unwrap();
+            }
             let select = Select::any();
             let (left, right) = (reader.read(&select).ok(), other.read(&select).ok());
             assert_eq!(left, right, "seed {seed}");
@@ -213,4 +223,90 @@ fn sets_are_seen_as_if_written_at_their_end() {
             }
         }
     }
+}
+
+#[test]
+fn pending_changes_have_the_order_of_their_positions() {
+    let mut reader = coherent(&keep_all());
+    for (source, number, value) in [(B, 1, 1), (A, 1, 2), (B, 1, 3)] {
+        reader.event(in_set(source, number, change(source, Write, 1, value, 0)));
+    }
+    let values: Vec<u8> = reader.cache.pending_changes().iter().map(|(_, change)| change.payload[1]).collect();
+    assert_eq!(values, [1, 2, 3]);
+}
+
+#[test]
+fn the_buffer_of_sets_has_the_bounds_of_the_cache() {
+    // Two instances with one sample each: the product bounds the buffer.
+    let mut qos = keep_all();
+    qos.resource_limits.max_instances = Length::Limited(2);
+    qos.resource_limits.max_samples_per_instance = Length::Limited(1);
+    let mut reader = coherent(&qos);
+    (1..=3).for_each(|key| send(&mut reader, 1, key, 1));
+    assert_eq!(reader.cache.pending_changes().len(), 0);
+    assert_eq!(reader.effects.last().unwrap().rejected.len(), 3);
+    // A set that was refused is forgotten with its writer.
+    reader.event(ReaderEvent::WriterUnmatched(A, WriterEnd::Lost));
+    assert_eq!(reader.cache.footprint(), 0);
+
+    // Ends of instances take no place of samples.
+    let mut qos = keep_all();
+    qos.resource_limits.max_samples = Length::Limited(2);
+    let mut reader = coherent(&qos);
+    for key in 1..=2 {
+        send(&mut reader, 1, key, 1);
+        reader.event(in_set(A, 1, change(A, Dispose, key, 0, 0)));
+    }
+    end(&mut reader, 1, 4);
+    assert_eq!(reader.taken(), "1=1 1! 2=1 2!");
+}
+
+#[test]
+fn a_change_in_a_set_is_a_sign_of_life() {
+    let mut reader = coherent(&keep_all());
+    reader.event(ReaderEvent::WriterAlive(A, false));
+    send(&mut reader, 1, 1, 1);
+    assert_eq!(reader.effects[1].liveness[0].now, Some(true));
+}
+
+#[test]
+fn a_lent_sample_takes_the_place_of_a_set() {
+    let mut qos = keep_last(1);
+    qos.resource_limits.max_samples = Length::Limited(1);
+    let mut reader = coherent(&qos);
+    reader.write(B, 1, 1);
+    let loan = reader.cache.read(&Select::any(), at(0)).unwrap().loan;
+    for number in 1..=2 {
+        send(&mut reader, number, 1, number as u8);
+        end(&mut reader, number, 1);
+        assert_eq!(reader.cache.counters().sets_rejected, 1);
+        let _ = reader.cache.return_loan(loan);
+    }
+    assert_eq!(reader.taken(), "1=2");
+}
+
+#[test]
+fn a_set_that_comes_after_the_departure_of_its_writer_is_whole_or_lost() {
+    for count in [2, 3] {
+        let mut reader = coherent(&keep_all());
+        reader.seq = 50;
+        reader.event(ReaderEvent::WriterUnmatched(A, WriterEnd::Lost));
+        reader.seq = 20;
+        (1..=2).for_each(|key| send(&mut reader, 1, key, 1));
+        end(&mut reader, 1, count);
+        assert_eq!(reader.taken(), if count == 2 { "1=1 2=1 1! 2!" } else { "" });
+    }
+}
+
+#[test]
+fn a_late_set_without_its_end_goes_with_its_writer() {
+    let mut reader = coherent(&keep_all());
+    reader.seq = 50;
+    reader.event(ReaderEvent::WriterUnmatched(A, WriterEnd::Lost));
+    reader.seq = 20;
+    send(&mut reader, 1, 1, 1);
+    let effects = reader.cache.forget_departed(position(50));
+    assert_eq!(effects, Effects::default());
+    assert_eq!(reader.cache.forget_departed(position(51)).lost, 1);
+    assert_eq!(reader.cache.footprint(), 0);
 }

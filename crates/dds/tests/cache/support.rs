@@ -26,7 +26,7 @@ pub(crate) fn handle(key: u8) -> InstanceHandle {
 
 /// A payload is the key and a value.
 pub(crate) fn key_reader() -> KeyReader<Payload> {
-    Arc::new(|payload: &Payload| Arc::from(&payload[..1]))
+    Arc::new(|payload: &Payload| Ok(Arc::from(&payload[..1])))
 }
 
 pub(crate) fn change(writer: Guid, kind: ChangeKind, key: u8, value: u8, time: i64) -> CacheChange<Payload> {
@@ -38,7 +38,7 @@ pub(crate) fn change(writer: Guid, kind: ChangeKind, key: u8, value: u8, time: i
 }
 
 pub(crate) fn writer(guid: Guid, strength: i32) -> WriterInfo {
-    WriterInfo { guid, strength, lifespan: DdsDuration::INFINITE }
+    WriterInfo { guid, strength, lifespan: DdsDuration::INFINITE, alive: true }
 }
 
 pub(crate) fn position(seq: u64) -> Position {
