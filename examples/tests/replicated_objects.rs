@@ -64,22 +64,19 @@ fn a_durable_store_survives_the_kill_of_all_members() {
         order.map(start).into()
     };
     let mut terminals = start_all([1, 2, 3]);
-    for (i, terminal) in terminals.iter_mut().enumerate() {
-        terminal.ask(&format!("set key-{i} {i}"), "ok");
-    }
     for round in 0..2 {
-        for terminal in &mut terminals {
-            // An ordered read: this member has executed all commands before it.
-            terminal.ask("get key-0", "key-0");
+        for (i, terminal) in terminals.iter_mut().enumerate() {
+            // The change is on the disks of all members when it is acknowledged.
+            terminal.ask(&format!("set key-{round}-{i} {i}"), "ok");
         }
         terminals.iter_mut().for_each(|terminal| terminal.signal(Signal::KILL));
         terminals.iter_mut().for_each(|terminal| assert!(!terminal.wait_for_end().success()));
         terminals = start_all([[3, 1, 2], [2, 3, 1]][round]);
     }
     for terminal in &mut terminals {
-        for i in 0..3 {
-            terminal.write(&format!("get key-{i}"));
-            terminal.wait_for("an answer", |line| line.starts_with(&format!("key-{i} ")));
+        for (round, i) in (0..2).flat_map(|round| (0..3).map(move |i| (round, i))) {
+            let answer = terminal.ask(&format!("get key-{round}-{i}"), "key-");
+            assert_eq!(answer, format!("key-{round}-{i} = {i}"));
         }
     }
     let answers: Vec<String> = terminals.iter_mut().map(|terminal| terminal.ask("digest", "digest")).collect();

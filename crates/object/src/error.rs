@@ -2,7 +2,7 @@
 use crate::answer::Refusal;
 use crate::id::CallId;
 use crate::machine::Stopped;
-use spindle::{Ended, HandleError, JoinError, NotDelivered, SendError};
+use spindle::{Ended, HandleError, JoinError, NotDelivered, NotDurable, SendError};
 use std::time::Duration;
 
 /// Why no reply was returned.
@@ -33,6 +33,27 @@ pub enum CallError {
         id: CallId,
         /// Why it can't be decoded.
         error: postcard::Error,
+    },
+}
+
+/// Why a call did not become durable.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DurableError<R> {
+    /// As [`Replicated::call`](crate::Replicated::call) would have returned. With
+    /// [`CallError::ReplyNotKept`] and [`CallError::Reply`] the command was executed and is durable.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The command was executed, and is not known to be durable. If all members end now, it may be
+    /// lost, at all of them alike.
+    #[error("call {id} was executed, and is not known to be durable: {why}")]
+    NotDurable {
+        /// The call, to ask for.
+        id: CallId,
+        /// Its reply, as [`Replicated::call`](crate::Replicated::call) would have returned it.
+        reply: Result<R, CallError>,
+        /// Why it is not durable.
+        why: NotDurable,
     },
 }
 

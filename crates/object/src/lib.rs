@@ -14,6 +14,7 @@
 
 mod answer;
 mod context;
+mod durable;
 mod error;
 mod id;
 mod machine;
@@ -28,7 +29,7 @@ mod waiting;
 
 pub use answer::{Answer, Refusal};
 pub use context::Context;
-pub use error::{CallError, End, NotDone, ReadError, StartError, UnknownCause, Unsupported};
+pub use error::{CallError, DurableError, End, NotDone, ReadError, StartError, UnknownCause, Unsupported};
 pub use id::{CallId, CallIdError, SessionId};
 pub use machine::{Applied, Checkpoint, Machine, Stopped};
 pub use message::Message;

@@ -38,7 +38,7 @@ impl<T> Clone for Replicated<T> {
 }
 
 /// How far a call has come, for the case that its time is over.
-type Sent = Mutex<Option<CallId>>;
+pub(crate) type Sent = Mutex<Option<CallId>>;
 
 impl<T: StateMachine> Replicated<T> {
     /// Joins the group with the object of its members, or creates the group with `object` together
@@ -155,8 +155,8 @@ impl<T: StateMachine> Replicated<T> {
         let sent = Sent::new(Some(id));
         let again = async {
             refuse_inside().map_err(|why| unknown(id, UnknownCause::NotAsked(why)))?;
-            let answer = self.send_call(call, id, &sent).await;
-            settle(id, answer.map_err(|error| uncertain(id, error))?, false)
+            let called = self.send_call(call, id, &sent).await;
+            settle(id, called.map_err(|error| uncertain(id, error))?.answer, false)
         };
         self.block(again, &sent, timeout)
     }
@@ -274,7 +274,7 @@ impl<T: StateMachine> Replicated<T> {
         self.shared.waiting.ended()
     }
 
-    fn block<R>(
+    pub(crate) fn block<R>(
         &self,
         call: impl Future<Output = Result<R, CallError>>,
         sent: &Sent,
@@ -290,23 +290,29 @@ impl<T: StateMachine> Replicated<T> {
     }
 
     async fn call_noting<R: DeserializeOwned>(&self, call: &Call<T, R>, sent: &Sent) -> Result<R, CallError> {
+        let Called { id, answer, .. } = self.call_once(call, sent).await?;
+        settle(id, answer, true)
+    }
+
+    /// Calls a command with an id of its own. Notes in `sent` when its message is sent.
+    pub(crate) async fn call_once<R>(&self, call: &Call<T, R>, sent: &Sent) -> Result<Called, CallError> {
         refuse_inside()?;
         let (waiting, kept) = (&self.shared.waiting, self.shared.calls_kept);
         let mut admitted = waiting.admit(kept).await.map_err(NotDone::from)?;
-        let mut answer = self.send_call(call, admitted.id, sent).await?;
-        if answer == Answer::Refused(Refusal::NoSession) {
+        let mut called = self.send_call(call, admitted.id, sent).await?;
+        if called.answer == Answer::Refused(Refusal::NoSession) {
             // The session has expired, so this call was not executed. It is called once more.
             *sent.lock().unwrap_or_else(PoisonError::into_inner) = None;
             self.open(Some(admitted.id.session)).await?;
             drop(admitted);
             admitted = waiting.admit(kept).await.map_err(NotDone::from)?;
-            answer = self.send_call(call, admitted.id, sent).await?;
+            called = self.send_call(call, admitted.id, sent).await?;
         }
-        settle(admitted.id, answer, true)
+        Ok(called)
     }
 
     /// Sends a call, and returns its outcome.
-    async fn send_call<R>(&self, call: &Call<T, R>, id: CallId, sent: &Sent) -> Result<Answer, CallError> {
+    async fn send_call<R>(&self, call: &Call<T, R>, id: CallId, sent: &Sent) -> Result<Called, CallError> {
         let arguments = call.arguments.as_ref().map_err(|error| NotDone::Encode(error.clone()))?;
         let (command, since) = (call.command.id, call.command.since);
         let message = Message::Call { id, time_us: now_us(), command, since, arguments };
@@ -314,8 +320,16 @@ impl<T: StateMachine> Replicated<T> {
         let tracked = self.sender().send_tracked_async(&message.encode()).await;
         let receipt = tracked.map_err(|error| self.not_sent(error))?;
         *sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
-        answered(id, &wait, receipt).await
+        let answer = answered(id, &wait, receipt.clone()).await?;
+        Ok(Called { id, answer, receipt })
     }
+}
+
+/// A call that was executed, or refused.
+pub(crate) struct Called {
+    pub(crate) id: CallId,
+    pub(crate) answer: Answer,
+    pub(crate) receipt: Receipt,
 }
 
 /// Waits for the outcome of a call, or for the certainty that it has none here.
@@ -337,7 +351,7 @@ async fn answered(id: CallId, wait: &Wait<'_>, mut receipt: Receipt) -> Result<A
 
 /// Turns the outcome of a call into its reply. `is_first` if no message with this id was sent
 /// before, so that a refusal means that it was not executed.
-fn settle<R: DeserializeOwned>(id: CallId, answer: Answer, is_first: bool) -> Result<R, CallError> {
+pub(crate) fn settle<R: DeserializeOwned>(id: CallId, answer: Answer, is_first: bool) -> Result<R, CallError> {
     match answer {
         Answer::Done(reply) => match postcard::take_from_bytes(&reply) {
             Ok((reply, [])) => Ok(reply),

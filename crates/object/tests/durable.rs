@@ -1,10 +1,11 @@
 //! Objects whose messages are logged: the state comes back when all members have ended.
 mod common;
 
-use common::{LONG, Scratch, Store, StoreCalls};
-use spindle::{Config, Durability, Group, LogSettings, MemberId, Subgroup};
-use spindle_object::{Replicated, Settings, StartError, Stopped};
+use common::{LONG, Scratch, Store, StoreCalls, block_on};
+use spindle::{Config, Durability, Group, LogSettings, MemberId, NotDurable, Subgroup};
+use spindle_object::{DurableError, Replicated, Settings, StartError, Stopped};
 use std::thread;
+use std::time::Duration;
 
 /// The data directories of members, which are removed with the test.
 struct Data(Scratch);
@@ -97,4 +98,33 @@ fn a_member_whose_log_lacks_the_first_messages_says_so() {
     finish(vec![(group, store)]);
     let error = start(pruned()).unwrap_err();
     let StartError::Stopped(Stopped::LogIncomplete { first: Some(_) }) = error else { panic!("{error}") };
+}
+
+#[test]
+fn a_durable_call_is_on_all_disks_and_says_why_not() {
+    let data = Data(Scratch::new("durable-calls"));
+    let members = data.join(&[1, 2]);
+    let add = StoreCalls::add("sum".to_owned(), 1);
+    assert_eq!(members[0].1.call_durable(&add, LONG).unwrap(), 1);
+    let sum = block_on(members[1].1.call_durable_async(&add));
+    assert_eq!(sum.unwrap(), 2);
+    finish(members);
+
+    let in_memory = Scratch::new("durable-memory");
+    let (_group, store) = in_memory.join(1);
+    let error = store.call_durable(&add, LONG).unwrap_err();
+    let DurableError::NotDurable { id, reply, why } = error else { panic!("{error}") };
+    assert_eq!((reply.unwrap(), why), (1, NotDurable::InMemory));
+    assert_eq!(store.outcome::<u64>(id, LONG).unwrap(), 1);
+}
+
+#[test]
+fn a_durable_call_with_too_few_members_has_its_reply() {
+    let data = Data(Scratch::new("durable-copies"));
+    let mut config = data.config(1, 1);
+    config.subgroups[0].durability = Durability::Logged { copies: 2 };
+    let (_group, store) = start(config).unwrap();
+    let error = store.call_durable(&StoreCalls::add("sum".to_owned(), 1), Duration::from_millis(100)).unwrap_err();
+    let DurableError::NotDurable { reply, why, .. } = error else { panic!("{error}") };
+    assert_eq!((reply.unwrap(), why), (1, NotDurable::TooFewCopies { present: 1, needed: 2 }));
 }

@@ -1,39 +1,14 @@
 //! Members of real groups, on threads of this process.
 mod common;
 
-use common::{LONG, Scratch, Store, StoreCalls};
+use common::{LONG, Scratch, Store, StoreCalls, block_on};
 use spindle::Order;
 use spindle_object::{
     CallError, CallId, End, NotDone, ReadError, Refusal, Replicated, SessionId, Settings, StartError, StateMachine,
     Stopped, UnknownCause, Unsupported,
 };
-use std::future::Future;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs a future without any runtime.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = std::pin::pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let until = Instant::now() + LONG;
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        assert!(Instant::now() < until, "the future is never ready");
-        thread::park_timeout(Duration::from_millis(100));
-    }
-}
+use std::thread;
+use std::time::Duration;
 
 #[test]
 fn calls_from_all_members_and_many_threads_are_executed_once_each() {

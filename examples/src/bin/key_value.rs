@@ -2,12 +2,14 @@
 //!
 //! Run it in three terminals: `cargo run -p spindle-examples --bin key_value`. Commands are
 //! `set KEY VALUE`, `swap KEY EXPECTED VALUE`, `get KEY` and `digest`. Ctrl-D leaves. With
-//! `--data-dir DIR`, another one for each member, the store survives the end of all members.
+//! `--data-dir DIR`, another one for each member, the store survives the end of all members, with each
+//! change that was acknowledged.
 use anyhow::Result;
 use clap::Parser;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use spindle::{Config, Durability, Subgroup};
-use spindle_object::{CallError, Replicated, Settings, commands};
+use spindle_object::{Call, CallError, DurableError, Replicated, Settings, commands};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -66,7 +68,8 @@ fn main() -> Result<()> {
     let mut config = Config::new("key-value", members);
     config.runtime_dir = runtime_dir;
     config.suspect_after = Some(Duration::from_secs(5));
-    if data_dir.is_some() {
+    let is_durable = data_dir.is_some();
+    if is_durable {
         let durability = Durability::Logged { copies: members / 2 + 1 };
         config.subgroups = vec![Subgroup { durability, ..Subgroup::new("all") }];
         config.data_dir = data_dir;
@@ -78,9 +81,9 @@ fn main() -> Result<()> {
     for line in io::stdin().lines() {
         let line = line?;
         match line.split(' ').collect::<Vec<_>>()[..] {
-            ["set", key, value] => set(&store, key, value)?,
+            ["set", key, value] => set(&store, key, value, is_durable)?,
             ["swap", key, expected, value] => {
-                match store.call(&StoreCalls::swap(key, expected, value.to_owned()), WAIT)? {
+                match call(&store, &StoreCalls::swap(key, expected, value.to_owned()), is_durable)? {
                     Ok(()) => println!("swapped"),
                     Err(Some(found)) => println!("not swapped: {key} = {found}"),
                     Err(None) => println!("not swapped: {key} is not set"),
@@ -99,13 +102,24 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+/// Calls a command. A store with a data directory has it on the disks of all members when this returns.
+fn call<R: DeserializeOwned>(
+    store: &Replicated<Store>,
+    call: &Call<Store, R>,
+    is_durable: bool,
+) -> Result<R, DurableError<R>> {
+    if is_durable { store.call_durable(call, WAIT) } else { Ok(store.call(call, WAIT)?) }
+}
+
 /// Sets a key. If the outcome is not known in time, it asks once more: the answer is final.
-fn set(store: &Replicated<Store>, key: &str, value: &str) -> Result<(), CallError> {
-    let called = store.call(&StoreCalls::set(key.to_owned(), value.to_owned()), WAIT);
-    let old = match called {
-        Err(CallError::Unknown { id, .. }) => store.outcome::<Option<String>>(id, WAIT)?,
-        other => other?,
-    };
-    println!("ok, it was {old:?}");
+fn set(store: &Replicated<Store>, key: &str, value: &str, is_durable: bool) -> Result<()> {
+    match call(store, &StoreCalls::set(key.to_owned(), value.to_owned()), is_durable) {
+        Ok(old) => println!("ok, it was {old:?}"),
+        Err(DurableError::Call(CallError::Unknown { id, .. })) => {
+            let old: Option<String> = store.outcome(id, WAIT)?;
+            println!("done, perhaps not on the disks yet, it was {old:?}");
+        }
+        Err(error) => return Err(error.into()),
+    }
     Ok(())
 }
