@@ -52,11 +52,7 @@ fn is_refused(answer: &Answer) -> bool {
     matches!(answer, Answer::Refused(_))
 }
 
-fn conclude<R>(
-    id: CallId,
-    reply: Result<R, CallError>,
-    durable: Result<(), NotDurable>,
-) -> Result<R, DurableError<R>> {
+fn conclude<R>(id: CallId, reply: Result<R, CallError>, durable: Result<(), NotDurable>) -> Result<R, DurableError<R>> {
     match durable {
         Ok(()) => Ok(reply?),
         Err(why) => Err(DurableError::NotDurable { id, reply, why }),

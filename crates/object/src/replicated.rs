@@ -24,7 +24,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// [`Group::finish`](spindle::Group::finish) can end the group.
 #[derive(Debug)]
 pub struct Replicated<T> {
-    shared: Arc<Shared<T>>,
+    pub(crate) shared: Arc<Shared<T>>,
     publisher: Arc<SharedPublisher>,
     me: MemberId,
     nonces: Arc<AtomicU64>,
@@ -61,6 +61,9 @@ impl<T: StateMachine> Replicated<T> {
         }
         let timeout = config.gather_timeout;
         let shared = Arc::new(Shared::new(Machine::new(object, settings)));
+        // The first state, for a log that has all messages.
+        let is_logged = config.data_dir.is_some();
+        let first = is_logged.then(|| shared.read().try_snapshot().ok()).flatten();
         let mut member = Member::new(Arc::clone(&shared), subgroup);
         let mut node = config.learn(&mut member, &mut |_| {}, &AtomicBool::new(false))?;
         if let Some(stopped) = shared.read().stopped() {
@@ -71,6 +74,9 @@ impl<T: StateMachine> Replicated<T> {
         }
         let publisher = Arc::new(node.publisher(subgroup)?.share());
         member.enter(node.id(), node.view(), Arc::downgrade(&publisher));
+        if let Some(access) = node.log(subgroup) {
+            member.begin_history(access, first, node.view())?;
+        }
         let (me, nonces) = (node.id(), Arc::new(AtomicU64::new(random())));
         let group = node.start(member)?;
         let replicated = Replicated { shared, publisher, me, nonces };
@@ -98,7 +104,7 @@ impl<T: StateMachine> Replicated<T> {
         Ok(())
     }
 
-    fn sender(&self) -> SharedPublisher {
+    pub(crate) fn sender(&self) -> SharedPublisher {
         SharedPublisher::clone(&self.publisher)
     }
 
@@ -112,9 +118,14 @@ impl<T: StateMachine> Replicated<T> {
 
     /// Returns how this member ended, if a message was not sent because its group has. A machine that
     /// stops ends the group, which does not know why.
-    fn end_behind(&self, error: &SendError) -> Option<End> {
+    pub(crate) fn end_behind(&self, error: &SendError) -> Option<End> {
         let is_over = matches!(error, SendError::Ended(_));
         is_over.then(|| self.shared.waiting.ended()).flatten()
+    }
+
+    /// Returns a number that names a question or a tick of this process.
+    pub(crate) fn nonce(&self) -> u64 {
+        self.nonces.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns the id of this member.
@@ -178,7 +189,7 @@ impl<T: StateMachine> Replicated<T> {
     pub async fn outcome_async<R: DeserializeOwned>(&self, id: CallId) -> Result<R, CallError> {
         let asked = async {
             refuse_inside()?;
-            let nonce = self.nonces.fetch_add(1, Ordering::Relaxed);
+            let nonce = self.nonce();
             let wait = self.shared.waiting.wait(Key::Ask(nonce));
             self.send(&Message::Ask { id, nonce }.encode()).await?;
             Ok(wait.result().await?)
@@ -222,7 +233,7 @@ impl<T: StateMachine> Replicated<T> {
         if Inside::is_running() {
             return Err(ReadError::InHandler);
         }
-        let nonce = self.nonces.fetch_add(1, Ordering::Relaxed);
+        let nonce = self.nonce();
         let wait = self.shared.waiting.wait(Key::Tick(nonce));
         if let Err(error) = self.sender().send_async(&Message::Tick { nonce }.encode()).await {
             return Err(self.end_behind(&error).map_or_else(|| error.into(), ReadError::End));
@@ -239,15 +250,6 @@ impl<T: StateMachine> Replicated<T> {
     /// [`Unsupported::Query`].
     pub fn query<R>(&self, _member: MemberId, _call: &Call<T, R>) -> Result<R, Unsupported> {
         Err(Unsupported::Query)
-    }
-
-    /// Reads the object as it was after so many commands. Earlier states are not kept: the result is
-    /// always an error.
-    ///
-    /// # Errors
-    /// [`Unsupported::ReadAt`].
-    pub fn read_at<R>(&self, _commands: u64, _read: impl FnOnce(&T) -> R) -> Result<R, Unsupported> {
-        Err(Unsupported::ReadAt)
     }
 
     /// Returns the number of commands that this member has executed.
@@ -383,7 +385,7 @@ fn refuse_inside() -> Result<(), NotDone> {
 }
 
 /// A time that is too far away for the clock becomes a year.
-fn deadline(timeout: Duration) -> Instant {
+pub(crate) fn deadline(timeout: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     Instant::now() + timeout.min(YEAR)
 }

@@ -4,11 +4,11 @@ mod common;
 use common::{LONG, Scratch, Store, StoreCalls, block_on};
 use spindle::Order;
 use spindle_object::{
-    CallError, CallId, End, NotDone, ReadError, Refusal, Replicated, SessionId, Settings, StartError, StateMachine,
-    Stopped, UnknownCause, Unsupported,
+    At, CallError, CallId, End, NotDone, ReadAtError, ReadError, Refusal, Replicated, SessionId, Settings, StartError,
+    StateMachine, Stopped, UnknownCause, Unsupported,
 };
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 #[test]
 fn calls_from_all_members_and_many_threads_are_executed_once_each() {
@@ -182,7 +182,8 @@ fn what_is_not_there_is_unsupported() {
     let scratch = Scratch::new("unsupported");
     let (_group, store) = scratch.join(1);
     assert_eq!(store.query(store.member(), &StoreCalls::roll()).unwrap_err(), Unsupported::Query);
-    assert_eq!(store.read_at(1, Store::len).unwrap_err(), Unsupported::ReadAt);
+    let error = store.read_at(At::Time(SystemTime::now()), Store::len, LONG).unwrap_err();
+    assert!(matches!(error, ReadAtError::NoLog), "{error}");
     let mut fifo = scratch.config(1);
     fifo.subgroups[0].order = Order::Fifo;
     let refused = Replicated::join(fifo, "all", Store::default(), Settings::default());
