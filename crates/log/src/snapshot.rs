@@ -44,11 +44,12 @@ impl Snapshots {
     /// # Errors
     /// [`Error::CorruptFile`] if the header of one is damaged, [`Error::Io`].
     pub fn list(&self) -> Result<Vec<SnapshotInfo>> {
-        let info = |version| {
-            let (_, header) = self.header(version)?;
-            Ok(SnapshotInfo { version, clock: header.clock, bytes: header.bytes })
+        let info = |version| match self.header(version) {
+            Ok((_, header)) => Some(Ok(SnapshotInfo { version, clock: header.clock, bytes: header.bytes })),
+            Err(error) if is_removed(&error) => None,
+            Err(error) => Some(Err(error)),
         };
-        self.versions()?.into_iter().map(info).collect()
+        self.versions()?.into_iter().filter_map(info).collect()
     }
 
     /// Lists the versions of the snapshots, newest first, also of damaged ones.
@@ -115,8 +116,7 @@ impl Snapshots {
             });
             match read {
                 Err(error @ Error::CorruptFile { .. }) => findings.push(error),
-                // The owner removes a snapshot when a newer one is complete.
-                Err(Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) if is_removed(&error) => {}
                 other => other?,
             }
         }
@@ -147,6 +147,11 @@ impl Snapshots {
         }
         Ok(())
     }
+}
+
+/// Whether the owner has removed the file, as it does when newer snapshots are complete.
+fn is_removed(error: &Error) -> bool {
+    matches!(error, Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound)
 }
 
 fn version_in(name: &str) -> Option<Version> {
