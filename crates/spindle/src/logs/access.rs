@@ -1,8 +1,10 @@
 //! The log of a subgroup and the snapshots beside it, for other threads than the polling thread.
 use super::{DurableFrontier, position, version};
+use crate::config::Config;
 use crate::handler::LoggedExtent;
+use crate::old_logs::DIRECTORY;
 use spindle_core::{Position, ViewId};
-use spindle_log::{Error, Readers, Retention, Snapshots, WriterHandle};
+use spindle_log::{DataDirectory, Disk, Error, FileDisk, Readers, Retention, Snapshots, WriterHandle};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,5 +97,21 @@ impl LogAccess {
         let (number, rule) = (self.number, Retention { snapshot, before, ..Retention::default() });
         let pruned = self.writer.call(move |store| store.log(number)?.retain(&rule))??;
         Ok(pruned as u64)
+    }
+}
+
+impl Config {
+    /// Returns the snapshots that an earlier process of this member has left for the log of a subgroup,
+    /// for reading before, or while, this process joins. `None` if there is no such log.
+    ///
+    /// # Errors
+    /// Those of the directory.
+    pub fn old_snapshots(&self, subgroup: &str) -> Result<Option<Snapshots>, Error> {
+        let path = self.data_dir.as_ref().map(|data_dir| data_dir.join(DIRECTORY));
+        let Some(path) = path.filter(|path| path.exists()) else { return Ok(None) };
+        let failed = |cause| Error::Io { operation: "open", path: path.display().to_string(), cause: Arc::new(cause) };
+        let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&path).map_err(failed)?);
+        let number = DataDirectory::find(&*disk, subgroup)?;
+        number.map(|number| spindle_log::snapshots(&disk, number)).transpose()
     }
 }
