@@ -28,6 +28,7 @@ mod settings;
 mod snapshot;
 mod state_machine;
 mod waiting;
+mod watch;
 
 pub use answer::{Answer, Refusal};
 pub use context::Context;
@@ -41,3 +42,4 @@ pub use settings::Settings;
 pub use snapshot::RestoreError;
 pub use spindle_object_derive::commands;
 pub use state_machine::{Call, CommandSpec, ExecuteError, StateMachine, decode_arguments, encode_reply, fingerprint};
+pub use watch::{Changed, Watch};

@@ -1,12 +1,15 @@
 //! The member's part on the polling thread: applies the messages of the subgroup.
 use crate::answer::Answer;
 use crate::error::{End, StartError};
-use crate::history::{Base, Bound, Files, History, HistoryError, Snapshotting, Then, before_epoch, position};
+use crate::history::{
+    Base, Bound, Files, History, HistoryError, Preloading, Snapshotting, Then, before_epoch, position,
+};
 use crate::id::CallId;
 use crate::machine::{Applied, Checkpoint, Machine, Stopped};
 use crate::message::Message;
 use crate::state_machine::{StateMachine, command};
 use crate::waiting::{Inside, Key, Waiting};
+use crate::watch::Watches;
 use spindle::{
     Batch, Ended, Handler, JoinError, LogAccess, LoggedExtent, MemberId, Position, ReplayedMessage, SharedPublisher,
     Snapshot, State, SubgroupId, View, ViewChange,
@@ -29,17 +32,26 @@ pub(crate) struct Shared<T> {
     pub(crate) calls_kept: u64,
     /// The log, if the subgroup has one.
     pub(crate) history: OnceLock<Arc<History<T>>>,
+    pub(crate) watches: Watches<T>,
 }
 
 impl<T: StateMachine> Shared<T> {
     pub(crate) fn new(machine: Machine<T>) -> Shared<T> {
         let calls_kept = u64::from(machine.settings().calls_kept.max(1));
-        let (waiting, history) = Default::default();
-        Shared { machine: RwLock::new(machine), waiting, calls_kept, history }
+        let (waiting, history, watches) = Default::default();
+        Shared { machine: RwLock::new(machine), waiting, calls_kept, history, watches }
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Machine<T>> {
         self.machine.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all waits and watches, now and later.
+    fn end(&self, end: End) {
+        self.waiting.end(end);
+        if let Some(end) = self.waiting.ended() {
+            self.watches.end(&end);
+        }
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Machine<T>> {
@@ -103,20 +115,23 @@ impl<T: StateMachine> Member<T> {
     }
 
     /// Begins to write snapshots of the object, in a member that has joined. `first` is the machine before
-    /// the first message, encoded.
+    /// the first message, encoded; `preloading` reads the newest snapshot.
     ///
     /// # Errors
     /// No thread can be started.
     pub(crate) fn begin_history(
         &mut self,
         access: LogAccess,
-        first: Option<Vec<u8>>,
+        (first, preloading): (Option<Vec<u8>>, Preloading<T>),
         view: &View,
     ) -> Result<(), StartError> {
         let machine = self.shared.read();
         let settings = machine.settings().clone();
-        let history = Arc::new(History::new(Files::of(&access), first, settings.clone()));
+        let history = Arc::new(History::new(Files::of(&access), first, settings.clone(), preloading));
         let spec = view.subgroup(&self.name).map(|id| &view.subgroups[id.index()]);
+        if self.is_restored {
+            history.end_start();
+        }
         // The log lacks what the member has got as a state.
         let base = spec.filter(|_| self.is_restored).and_then(|spec| {
             let at = (before_epoch(spec.epoch.unwrap_or(view.id)), spec.clock);
@@ -144,6 +159,9 @@ impl<T: StateMachine> Member<T> {
         match applied {
             Ok(applied) => {
                 self.count(payload, &applied);
+                if self.shared.watches.has_some() {
+                    self.shared.watches.look(self.shared.read().object());
+                }
                 self.note(sender, payload, applied);
             }
             Err(stopped) => self.stop(stopped),
@@ -165,13 +183,17 @@ impl<T: StateMachine> Member<T> {
     /// it does not contain.
     fn begin_with_snapshot(&mut self, log: &LoggedExtent) -> Option<Position> {
         let Some(history) = self.shared.history.get().cloned() else { return log.first };
-        let why = match history.newest(Bound::ALL) {
+        let newest = history.newest(Bound::ALL);
+        history.end_start();
+        let why = match newest {
             Ok(Then { machine, last: Some((last, _)), .. }) => {
                 tracing::info!(target: "spindle::object", version = %last, "the object was read from a snapshot");
                 *self.shared.write() = machine;
                 return Some(position(last.next()));
             }
             Ok(Then { last: None, .. }) => return log.first,
+            // The object can't be encoded, so it has no snapshots.
+            Err(HistoryError::Pruned { .. }) if log.is_complete => return log.first,
             Err(HistoryError::Pruned { .. }) => Stopped::LogIncomplete { first: log.first },
             Err(HistoryError::Stopped(stopped)) => stopped,
             Err(error) => Stopped::Unreadable { reason: error.to_string() },
@@ -182,7 +204,7 @@ impl<T: StateMachine> Member<T> {
     fn stop(&self, stopped: Stopped) -> ! {
         tracing::error!(target: "spindle::object", "this member has stopped: {stopped}");
         self.shared.write().stop(stopped.clone());
-        self.shared.waiting.end(End::Stopped(stopped.clone()));
+        self.shared.end(End::Stopped(stopped.clone()));
         resume_unwind(Box::new(stopped.to_string()))
     }
 
@@ -287,7 +309,7 @@ impl<T: StateMachine> Handler for Member<T> {
     }
 
     fn ended(&mut self, reason: Option<&Ended>) {
-        self.shared.waiting.end(reason.map_or(End::Left, |reason| End::Ended(reason.clone())));
+        self.shared.end(reason.map_or(End::Left, |reason| End::Ended(reason.clone())));
     }
 
     fn snapshot(&mut self) -> Option<Snapshot> {
@@ -340,6 +362,6 @@ impl<T: StateMachine> Drop for Member<T> {
     fn drop(&mut self) {
         // The thread ends before the node, which owns the files.
         self.snapshotting = None;
-        self.shared.waiting.end(End::Left);
+        self.shared.end(End::Left);
     }
 }

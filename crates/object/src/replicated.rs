@@ -1,6 +1,7 @@
 //! The handle of a replicated object.
 use crate::answer::{Answer, Refusal};
 use crate::error::{CallError, End, NotDone, ReadError, StartError, UnknownCause, Unsupported};
+use crate::history::Preloading;
 use crate::id::{CallId, SessionId};
 use crate::machine::Machine;
 use crate::member::{Member, Shared};
@@ -64,6 +65,7 @@ impl<T: StateMachine> Replicated<T> {
         // The first state, for a log that has all messages.
         let is_logged = config.data_dir.is_some();
         let first = is_logged.then(|| shared.read().try_snapshot().ok()).flatten();
+        let preloading = preload(&config, subgroup, shared.read().settings());
         let mut member = Member::new(Arc::clone(&shared), subgroup);
         let mut node = config.learn(&mut member, &mut |_| {}, &AtomicBool::new(false))?;
         if let Some(stopped) = shared.read().stopped() {
@@ -75,7 +77,7 @@ impl<T: StateMachine> Replicated<T> {
         let publisher = Arc::new(node.publisher(subgroup)?.share());
         member.enter(node.id(), node.view(), Arc::downgrade(&publisher));
         if let Some(access) = node.log(subgroup) {
-            member.begin_history(access, first, node.view())?;
+            member.begin_history(access, (first, preloading), node.view())?;
         }
         let (me, nonces) = (node.id(), Arc::new(AtomicU64::new(random())));
         let group = node.start(member)?;
@@ -324,6 +326,15 @@ impl<T: StateMachine> Replicated<T> {
         *sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
         let answer = answered(id, &wait, receipt.clone()).await?;
         Ok(Called { id, answer, receipt })
+    }
+}
+
+/// Begins to read the snapshot of an earlier process.
+fn preload<T: StateMachine>(config: &Config, subgroup: &str, settings: &Settings) -> Preloading<T> {
+    match config.old_snapshots(subgroup) {
+        Ok(Some(snapshots)) => Preloading::start(snapshots, settings.clone()),
+        // The start will report what can't be read.
+        Ok(None) | Err(_) => Preloading::none(),
     }
 }
 

@@ -103,7 +103,7 @@ fn a_member_whose_log_lacks_the_first_messages_says_so() {
     let (group, store) = start(pruned()).unwrap();
     // Until the first segment is pruned.
     let mut count = 0;
-    while count < 200 || data.files(1, "segment-")[0] < format!("segment-{:016x}", 2) {
+    while count < 200 || !is_pruned_to(&data, 1) {
         store.call(&StoreCalls::add(format!("key {}", count % 10), 1), LONG).unwrap();
         count += 1;
     }
@@ -151,6 +151,11 @@ fn add_until(store: &Replicated<Store>, what: &str, mut holds: impl FnMut() -> b
     sum
 }
 
+/// Whether the log of the first member begins behind this segment.
+fn is_pruned_to(data: &Data, segment: u64) -> bool {
+    data.files(1, "segment-").first().is_some_and(|first| *first > format!("segment-{segment:016x}"))
+}
+
 /// Settings with a snapshot after so many calls.
 fn every(commands: u64) -> Settings {
     Settings { snapshot_every_commands: commands, snapshot_every_bytes: 0, ..Settings::default() }
@@ -178,13 +183,13 @@ fn members_restart_from_different_snapshots_and_a_pruned_log() {
                 .iter()
                 .zip(&before)
                 .all(|(now, before)| now.len() == 2 && now[0] > before.last().cloned().unwrap_or_default());
-            is_new && (round == 1 || !data.files(1, "segment-").contains(&format!("segment-{:016x}", 0)))
+            is_new && (round == 1 || is_pruned_to(&data, 0))
         });
         before.clear();
         assert_eq!(data.files(3, "snapshot-"), [""; 0]);
         assert_alike(&members, sum);
         finish(members);
-        assert!(!data.files(1, "segment-").contains(&format!("segment-{:016x}", 0)), "it was pruned");
+        assert!(is_pruned_to(&data, 0));
         members = data.join_with(&[[2, 3, 1], [3, 1, 2]][round], settings);
         assert_alike(&members, sum);
     }
@@ -195,18 +200,15 @@ fn members_restart_from_different_snapshots_and_a_pruned_log() {
 fn members_that_joined_with_a_state_restart_without_those_before() {
     let data = Data(Scratch::new("durable-joiners"));
     let founders = data.join_with(&[1, 2], |_| every(5));
-    let sum = add_until(&founders[0].1, "a pruned log", || {
-        !data.files(1, "segment-").contains(&format!("segment-{:016x}", 0))
-    });
+    let sum = add_until(&founders[0].1, "a pruned log", || is_pruned_to(&data, 0));
     // The second one is away while the first one prunes what it lacks.
     let mut founders = founders.into_iter();
     let (first, (group, store)) = (founders.next().unwrap(), founders.next().unwrap());
     drop(store);
     group.leave(LONG).unwrap();
-    let oldest = data.files(1, "segment-")[0].clone();
+    let last = data.files(2, "segment-").last().cloned().unwrap();
     let sum = sum.max(add_until(&first.1, "more of the log to be pruned", || {
-        let last = data.files(2, "segment-").last().cloned().unwrap();
-        data.files(1, "segment-")[0] > oldest.clone().max(last)
+        data.files(1, "segment-").first().is_some_and(|first| *first > last)
     }));
     let mut joined = data.join_with(&[2, 3], |_| every(5));
     assert_alike(&joined, sum);
@@ -269,7 +271,7 @@ fn a_read_of_a_pruned_state_says_which_is_the_oldest() {
     let mut members = data.join_with(&[1], |_| every(5));
     let (_, store) = &members[0];
     let early = SystemTime::now();
-    let sum = add_until(store, "a pruned log", || data.files(1, "segment-")[0] > format!("segment-{:016x}", 2));
+    let sum = add_until(store, "a pruned log", || is_pruned_to(&data, 2));
     let error = store.read_at(At::Time(early), Store::len, LONG).unwrap_err();
     let ReadAtError::Pruned { oldest: Some(oldest), time: Some(time) } = error else { panic!("{error}") };
     assert!(time > early);

@@ -211,3 +211,33 @@ fn commands_have_stable_numbers() {
     );
     assert_eq!((Store::STATE, Store::VERSION), (3, 1));
 }
+
+#[test]
+fn a_watch_shows_each_change_in_order() {
+    let scratch = Scratch::new("watch");
+    let members = scratch.group(2);
+    members[0].1.call(&StoreCalls::put("a", 1), LONG).unwrap();
+    let latest = members[1].1.read_latest(|store| store.entries["a"], LONG).unwrap();
+    let watch = members[1].1.watch(|store| store.entries.get("a").copied()).unwrap();
+    let panics = members[1].1.watch(|store| assert!(store.len() < 2, "the test wants it")).unwrap();
+    for value in [2, 2, 3] {
+        members[0].1.call(&StoreCalls::put("a", value), LONG).unwrap();
+        members[0].1.call(&StoreCalls::put("b", value), LONG).unwrap();
+    }
+    members[0].1.call(&StoreCalls::clear(), LONG).unwrap();
+    let next = || watch.next(LONG).unwrap().map(|changed| (changed.value, changed.missed)).unwrap();
+    assert_eq!((latest, [next(), next(), next()]), (1, [(Some(2), 0), (Some(3), 0), (None, 0)]));
+    assert_eq!(watch.next(Duration::ZERO).unwrap(), None);
+    // More changes than are kept.
+    for value in 0..1030 {
+        members[0].1.call(&StoreCalls::put("a", value), LONG).unwrap();
+    }
+    members[1].1.read_latest(|_| (), LONG).unwrap();
+    assert_eq!((next(), next()), ((Some(6), 6), (Some(7), 0)));
+    assert_eq!(panics.next(Duration::ZERO).unwrap(), None);
+    for (group, store) in members {
+        drop((store, group));
+    }
+    let end = std::iter::repeat_with(|| watch.next(LONG)).find_map(Result::err).unwrap();
+    assert!(matches!(end, End::Left | End::Ended(_)), "{end}");
+}

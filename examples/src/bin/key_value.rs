@@ -1,7 +1,8 @@
 //! A replicated key-value store with compare-and-swap, as a replicated object.
 //!
 //! Run it in three terminals: `cargo run -p spindle-examples --bin key_value`. Commands are
-//! `set KEY VALUE`, `swap KEY EXPECTED VALUE`, `get KEY` and `digest`. Ctrl-D leaves. With
+//! `set KEY VALUE`, `swap KEY EXPECTED VALUE`, `get KEY`, `get KEY SECONDS_AGO`, `watch KEY` and
+//! `digest`. Ctrl-D leaves. With
 //! `--data-dir DIR`, another one for each member, the store survives the end of all members, with each
 //! change that was acknowledged.
 use anyhow::Result;
@@ -9,11 +10,12 @@ use clap::Parser;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use spindle::{Config, Durability, Subgroup};
-use spindle_object::{Call, CallError, DurableError, Replicated, Settings, commands};
+use spindle_object::{At, Call, CallError, DurableError, ReadAtError, Replicated, Settings, commands};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 /// How long a call may wait for the other members.
 const WAIT: Duration = Duration::from_secs(30);
@@ -30,6 +32,9 @@ struct Arguments {
     /// The directory of this member's log. Without it, the store is in memory only.
     #[arg(long)]
     data_dir: Option<PathBuf>,
+    /// The calls between two snapshots of the store in the data directory. By default it depends on bytes.
+    #[arg(long, default_value_t = 0)]
+    snapshot_every: u64,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -64,7 +69,7 @@ impl Store {
 }
 
 fn main() -> Result<()> {
-    let Arguments { members, runtime_dir, data_dir } = Arguments::parse();
+    let Arguments { members, runtime_dir, data_dir, snapshot_every } = Arguments::parse();
     let mut config = Config::new("key-value", members);
     config.runtime_dir = runtime_dir;
     config.suspect_after = Some(Duration::from_secs(5));
@@ -75,7 +80,8 @@ fn main() -> Result<()> {
         config.data_dir = data_dir;
     }
     eprintln!("waiting for the other members");
-    let (group, store) = Replicated::join(config, "all", Store::default(), Settings::default())?;
+    let settings = Settings { snapshot_every_commands: snapshot_every, ..Settings::default() };
+    let (group, store) = Replicated::join(config, "all", Store::default(), settings)?;
     println!("member {} has {} entries", store.member(), store.read(|store| store.entries.len())?);
 
     for line in io::stdin().lines() {
@@ -89,16 +95,38 @@ fn main() -> Result<()> {
                     Err(None) => println!("not swapped: {key} is not set"),
                 }
             }
-            ["get", key] => match store.read_latest(|store| store.get(key), WAIT)? {
-                Some(value) => println!("{key} = {value}"),
-                None => println!("{key} is not set"),
+            ["get", key] => print(key, store.read_latest(|store| store.get(key), WAIT)?),
+            ["get", key, seconds_ago] => match seconds_ago.parse() {
+                Ok(seconds_ago) => get_before(&store, key, seconds_ago)?,
+                Err(error) => eprintln!("{seconds_ago}: {error}; give seconds"),
             },
+            ["watch", key] => watch(&store, key.to_owned())?,
             ["digest"] => println!("digest {:016x}", store.digest()),
-            _ => eprintln!("unknown command {line:?}: use set KEY VALUE, swap KEY EXPECTED VALUE, get KEY or digest"),
+            _ => eprintln!(
+                "unknown command {line:?}: use set KEY VALUE, swap KEY EXPECTED VALUE, get KEY [SECONDS_AGO], watch KEY or digest"
+            ),
         }
     }
     drop(store);
     group.leave(WAIT)?;
+    Ok(())
+}
+
+fn print(key: &str, value: Option<String>) {
+    match value {
+        Some(value) => println!("{key} = {value}"),
+        None => println!("{key} is not set"),
+    }
+}
+
+/// Prints a key as it was some seconds ago.
+fn get_before(store: &Replicated<Store>, key: &str, seconds_ago: u64) -> Result<()> {
+    let then = SystemTime::now().checked_sub(Duration::from_secs(seconds_ago)).unwrap_or(SystemTime::UNIX_EPOCH);
+    match store.read_at(At::Time(then), |store| store.get(key), WAIT) {
+        Ok(value) => print(key, value),
+        Err(error @ (ReadAtError::NoLog | ReadAtError::Pruned { .. })) => eprintln!("{error}"),
+        Err(error) => return Err(error.into()),
+    }
     Ok(())
 }
 
@@ -121,5 +149,21 @@ fn set(store: &Replicated<Store>, key: &str, value: &str, is_durable: bool) -> R
         }
         Err(error) => return Err(error.into()),
     }
+    Ok(())
+}
+
+/// Prints each change of a key, until the group ends.
+fn watch(store: &Replicated<Store>, key: String) -> Result<()> {
+    let of_key = key.clone();
+    let watch = store.watch(move |store| store.get(&of_key))?;
+    thread::spawn(move || {
+        while let Ok(changed) = watch.next(WAIT) {
+            match changed.map(|changed| changed.value) {
+                Some(Some(value)) => println!("now {key} = {value}"),
+                Some(None) => println!("now {key} is not set"),
+                None => {}
+            }
+        }
+    });
     Ok(())
 }

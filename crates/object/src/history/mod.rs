@@ -13,12 +13,13 @@ use crate::snapshot::RestoreError;
 use crate::state_machine::StateMachine;
 use spindle::{LogAccess, MemberId, Position, ViewId};
 use spindle_log::{Error, Hold, LoggedMessage, Reader, Readers, SnapshotInfo, Snapshots, Version};
-use std::marker::PhantomData;
 
+mod preloading;
 mod snapshotting;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use preloading::Preloading;
 pub(crate) use snapshotting::{Base, Snapshotting};
 
 /// How often a snapshot is looked for while the log is pruned meanwhile.
@@ -33,7 +34,8 @@ pub(crate) struct History<T> {
     /// The object that the program gives to `join`, encoded; `None` if it can't be.
     first: Option<Vec<u8>>,
     settings: Settings,
-    types: PhantomData<fn() -> T>,
+    /// The newest snapshot of an earlier process, for the start.
+    preloading: Preloading<T>,
 }
 
 /// The files of a log.
@@ -118,8 +120,13 @@ impl From<Error> for HistoryError {
 
 impl<T: StateMachine> History<T> {
     /// `first` is the machine before the first message, encoded.
-    pub(crate) fn new(log: Files, first: Option<Vec<u8>>, settings: Settings) -> History<T> {
-        History { log, first, settings, types: PhantomData }
+    pub(crate) fn new(log: Files, first: Option<Vec<u8>>, settings: Settings, preloading: Preloading<T>) -> History<T> {
+        History { log, first, settings, preloading }
+    }
+
+    /// Forgets the snapshot of an earlier process that was read for the start.
+    pub(crate) fn end_start(&self) {
+        self.preloading.forget();
     }
 
     /// Returns the records on disk.
@@ -245,6 +252,9 @@ impl<T: StateMachine> History<T> {
     }
 
     fn load(&self, version: Version) -> Result<Machine<T>, Loading> {
+        if let Some(machine) = self.preloading.take(version) {
+            return Ok(machine);
+        }
         let bytes = read_all(&self.log.snapshots, version).map_err(|error| Loading::Damaged(error.to_string()))?;
         Machine::restore(&bytes, self.settings.clone()).map_err(|error| match error {
             RestoreError::Format { .. } | RestoreError::Checksum { .. } => Loading::Damaged(error.to_string()),

@@ -9,6 +9,7 @@ use crate::state_machine::StateMachine;
 use spindle::{LogAccess, Position};
 use spindle_log::{SnapshotInfo, Version};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -17,6 +18,8 @@ use std::time::Duration;
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// The pause between two looks while no further message is on the disks of all members.
 const DURABLE_LOOK: Duration = Duration::from_millis(100);
+/// How long the end of a member waits for the thread, if the disk hangs.
+const STOP_WAIT: Duration = Duration::from_secs(10);
 /// The bytes of a record in the log, its payload apart.
 const RECORD_BYTES: u64 = 48;
 
@@ -30,6 +33,8 @@ pub(crate) struct Base {
 pub(crate) struct Snapshotting {
     gate: Arc<Gate>,
     thread: Option<JoinHandle<()>>,
+    /// Closed when the thread ends.
+    ended: Receiver<()>,
     commands_every: u64,
     /// The messages since the last order.
     bytes: u64,
@@ -90,9 +95,13 @@ impl Snapshotting {
         let gate = Arc::new(Gate::default());
         gate.bytes_every.store(bytes_every, Ordering::Relaxed);
         let task = Task { history: Arc::clone(history), access, prunes: settings.prunes_log, gate: Arc::clone(&gate) };
-        let run = move || task.run(base, bytes_every);
+        let (ending, ended) = channel::<()>();
+        let run = move || {
+            let _ending = ending;
+            task.run(base, bytes_every);
+        };
         let thread = Some(thread::Builder::new().name("spindle-snapshot".to_owned()).spawn(run)?);
-        Ok(Some(Snapshotting { gate, thread, commands_every, bytes: 0, commands: 0 }))
+        Ok(Some(Snapshotting { gate, thread, ended, commands_every, bytes: 0, commands: 0 }))
     }
 
     /// Notes a message that was applied.
@@ -118,6 +127,11 @@ impl Drop for Snapshotting {
         self.gate.lock().stops = true;
         self.gate.changed.notify_one();
         // The next owner of the files may write a snapshot of its own.
+        if self.ended.recv_timeout(STOP_WAIT) == Err(RecvTimeoutError::Timeout) {
+            let waited_s = STOP_WAIT.as_secs();
+            tracing::warn!(target: "spindle::object", waited_s, "the disk does not answer, and a snapshot is left unfinished");
+            return;
+        }
         if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
             tracing::error!(target: "spindle::object", "the thread that writes snapshots has panicked");
         }
@@ -136,7 +150,12 @@ impl<T: StateMachine> Task<T> {
     fn run(self, base: Option<Base>, bytes_every: u64) {
         let is_cancelled = || self.gate.stops();
         if let Some(Base { at, bytes }) = base {
-            let written = self.persist(|| self.history.write(at, &bytes, None, &is_cancelled).map(Some));
+            // Messages in the state that are on no disk yet may be lost with all members.
+            let is_durable = || self.access.durable().is_some_and(|durable| version(durable) >= at.0.next());
+            let written = self.persist(|| match is_durable() {
+                true => self.history.write(at, &bytes, None, &is_cancelled).map(Some),
+                false => Ok(None),
+            });
             if !written {
                 return;
             }

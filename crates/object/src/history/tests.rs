@@ -1,6 +1,6 @@
 //! States that are made from a simulated disk.
 use super::snapshotting::take;
-use super::{Bound, Files, History, HistoryError, Then, before_epoch};
+use super::{Bound, Files, History, HistoryError, Preloading, Then, before_epoch};
 use crate::context::Context;
 use crate::id::{CallId, SessionId};
 use crate::machine::{Machine, Stopped};
@@ -96,7 +96,7 @@ impl Member {
         let (readers, since) = (self.store.log(self.number).unwrap().readers(), Arc::clone(&self.since));
         let since = Box::new(move || Some(ViewId(since.load(Ordering::Relaxed))).filter(|epoch| epoch.0 > 0));
         let snapshots = self.store.snapshots(self.number).unwrap();
-        History::new(Files { readers, snapshots, since }, first, settings)
+        History::new(Files { readers, snapshots, since }, first, settings, Preloading::none())
     }
 
     fn last(&self) -> (Version, u64, u64) {
@@ -329,4 +329,17 @@ fn a_member_that_joined_needs_the_state_that_it_got() {
     assert_eq!(member.check(), Some(base));
     let early = member.history().state_at(Bound::Clock((1 << 19) - 1), &|| false);
     assert_eq!(error(early), HistoryError::Pruned { oldest: Some((base, 1 << 19)) });
+}
+
+#[test]
+fn a_snapshot_that_was_read_while_the_member_joined_is_used_once() {
+    let mut member = Member::new();
+    member.push(20);
+    let version = member.snapshot().unwrap();
+    let preloading = Preloading::<Numbers>::start(member.store.snapshots(0).unwrap(), Settings::default());
+    assert_eq!(preloading.take(version).unwrap().digest(), member.last().2);
+    assert!(preloading.take(version).is_none());
+    member.damage(version);
+    let preloading = Preloading::<Numbers>::start(member.store.snapshots(0).unwrap(), Settings::default());
+    assert!(preloading.take(version).is_none());
 }
