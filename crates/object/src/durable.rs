@@ -55,6 +55,6 @@ fn is_refused(answer: &Answer) -> bool {
 fn conclude<R>(id: CallId, reply: Result<R, CallError>, durable: Result<(), NotDurable>) -> Result<R, DurableError<R>> {
     match durable {
         Ok(()) => Ok(reply?),
-        Err(why) => Err(DurableError::NotDurable { id, reply, why }),
+        Err(why) => Err(DurableError::NotDurable { id, reply: reply.map_err(Box::new), why }),
     }
 }

@@ -51,7 +51,7 @@ pub enum DurableError<R> {
         /// The call, to ask for.
         id: CallId,
         /// Its reply, as [`Replicated::call`](crate::Replicated::call) would have returned it.
-        reply: Result<R, CallError>,
+        reply: Result<R, Box<CallError>>,
         /// Why it is not durable.
         why: NotDurable,
     },

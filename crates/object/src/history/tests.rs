@@ -110,10 +110,14 @@ impl Member {
     }
 
     /// Prunes up to the older of two snapshots. Returns the number of segments.
-    fn prune(&mut self) -> usize {
-        let older = self.store.snapshots(self.number).unwrap().versions().unwrap()[1];
+    fn try_prune(&mut self) -> Result<usize, Error> {
+        let older = self.store.snapshots(self.number)?.versions()?[1];
         let rule = Retention { snapshot: Some(older), ..Retention::default() };
-        self.store.log(self.number).unwrap().retain(&rule).unwrap()
+        self.store.log(self.number)?.retain(&rule)
+    }
+
+    fn prune(&mut self) -> usize {
+        self.try_prune().unwrap()
     }
 
     fn reopen(self) -> Member {
@@ -191,11 +195,7 @@ fn a_crash_at_any_step_of_a_snapshot_and_of_pruning_loses_no_state() {
             member.snapshot().unwrap();
             member.push(90);
             member.disk.set_faults(Faults { crash_after: Some(after), tear_bytes, ..Faults::default() });
-            let is_whole = member.snapshot().is_ok() && {
-                let older = member.store.snapshots(member.number).unwrap().versions().unwrap()[1];
-                let rule = Retention { snapshot: Some(older), ..Retention::default() };
-                member.store.log(member.number).unwrap().retain(&rule).is_ok()
-            };
+            let is_whole = member.snapshot().is_ok() && member.try_prune().is_ok();
             let disk = member.disk.clone();
             disk.crash();
             let mut member = member.reopen();
@@ -243,10 +243,11 @@ fn without_a_valid_snapshot_a_pruned_log_makes_no_state() {
     assert!(member.prune() > 0);
     let mut member = member.reopen();
     assert_eq!(member.check(), Some(second));
-    let oldest = Some((first, member.digests[151].1));
+    let clock = member.digests[151].1;
+    let oldest = Some((first, clock));
     let early = member.history().state_at(Bound::Through(Version::new(1, 20)), &|| false);
     assert_eq!(error(early), HistoryError::Pruned { oldest });
-    let early = member.history().state_at(Bound::Clock(oldest.unwrap().1 - 1), &|| false);
+    let early = member.history().state_at(Bound::Clock(clock - 1), &|| false);
     assert_eq!(error(early), HistoryError::Pruned { oldest });
     member.damage(second);
     assert_eq!(member.check(), Some(first));
