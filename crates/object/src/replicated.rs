@@ -9,6 +9,7 @@ use crate::message::Message;
 use crate::settings::Settings;
 use crate::state_machine::{Call, StateMachine};
 use crate::waiting::{Inside, Key, Wait, block_on};
+use crate::watch::Watch;
 use serde::de::DeserializeOwned;
 use spindle::{Config, Group, MemberId, Order, Outcome, Receipt, SendError, SharedPublisher};
 use std::future::{Future, poll_fn};
@@ -244,6 +245,26 @@ impl<T: StateMachine> Replicated<T> {
         let value = self.read(read)?;
         // This member may have been evicted since.
         self.shared.waiting.ended().map_or(Ok(value), |end| Err(end.into()))
+    }
+
+    /// Watches a value of the object: `select` computes it from the object after each command, and the
+    /// watch returns each value that differs from the one before, beginning with the value now. The values
+    /// and their order are those of all members.
+    ///
+    /// `select` runs on the polling thread, so it is cheap, like the look-up of a key. The watch ends when
+    /// it is dropped.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn watch<R: PartialEq + Clone + Send + 'static>(
+        &self,
+        select: impl Fn(&T) -> R + Send + 'static,
+    ) -> Result<Watch<R>, ReadError> {
+        let watch = self.read(|object| self.shared.watches.add(object, select))?;
+        if let Some(end) = self.shared.waiting.ended() {
+            self.shared.watches.end(&end);
+        }
+        Ok(watch)
     }
 
     /// Asks one other member. There is no such message: the result is always an error.

@@ -1,7 +1,5 @@
 //! Watches: values of the object that are compared after each command, on the polling thread.
-use crate::error::{End, ReadError};
-use crate::replicated::Replicated;
-use crate::state_machine::StateMachine;
+use crate::error::End;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +9,7 @@ use std::time::{Duration, Instant};
 /// The changes that wait to be taken. One more replaces the oldest.
 const CHANGES_MAX: usize = 1024;
 
-/// The changes of a value of the object. See [`Replicated::watch`].
+/// The changes of a value of the object. See [`Replicated::watch`](crate::Replicated::watch).
 #[derive(Debug)]
 pub struct Watch<R>(Arc<Changes<R>>);
 
@@ -109,6 +107,24 @@ impl<T> Watches<T> {
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds a watch, while no command runs.
+    pub(crate) fn add<R: PartialEq + Clone + Send + 'static>(
+        &self,
+        object: &T,
+        select: impl Fn(&T) -> R + Send + 'static,
+    ) -> Watch<R>
+    where
+        T: 'static,
+    {
+        let queue = Mutex::new(Queue { values: VecDeque::new(), missed: 0, end: None });
+        let changes = Arc::new(Changes { queue, changed: Condvar::new() });
+        let last = select(object);
+        let mut watchers = self.lock();
+        watchers.push(Box::new(Watching { changes: Arc::downgrade(&changes), select, last }));
+        self.has_some.store(true, Ordering::Release);
+        Watch(changes)
+    }
+
     /// Whether there may be some. A watch that begins during a command has seen its result.
     pub(crate) fn has_some(&self) -> bool {
         self.has_some.load(Ordering::Acquire)
@@ -123,38 +139,6 @@ impl<T> Watches<T> {
 
     pub(crate) fn end(&self, end: &End) {
         std::mem::take(&mut *self.lock()).iter().for_each(|watcher| watcher.end(end));
-    }
-}
-
-impl<T: StateMachine> Replicated<T> {
-    /// Watches a value of the object: `select` computes it from the object after each command, and the
-    /// watch returns each value that differs from the one before, beginning with the value now. The values
-    /// and their order are those of all members.
-    ///
-    /// `select` runs on the polling thread, so it is cheap, like the look-up of a key. The watch ends when
-    /// it is dropped.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn watch<R: PartialEq + Clone + Send + 'static>(
-        &self,
-        select: impl Fn(&T) -> R + Send + 'static,
-    ) -> Result<Watch<R>, ReadError> {
-        let changes = Arc::new(Changes {
-            queue: Mutex::new(Queue { values: VecDeque::new(), missed: 0, end: None }),
-            changed: Condvar::new(),
-        });
-        let (watches, weak) = (&self.shared.watches, Arc::downgrade(&changes));
-        self.read(|object| {
-            let last = select(object);
-            let mut watchers = watches.lock();
-            watchers.push(Box::new(Watching { changes: weak, select, last }));
-            watches.has_some.store(true, Ordering::Release);
-        })?;
-        if let Some(end) = self.shared.waiting.ended() {
-            watches.end(&end);
-        }
-        Ok(Watch(changes))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::machine::{Machine, Stopped};
 use crate::settings::Settings;
 use crate::snapshot::RestoreError;
 use crate::state_machine::StateMachine;
+use crate::waiting::Inside;
 use spindle::{LogAccess, MemberId, Position, ViewId};
 use spindle_log::{Error, Hold, LoggedMessage, Reader, Readers, SnapshotInfo, Snapshots, Version};
 
@@ -161,6 +162,8 @@ impl<T: StateMachine> History<T> {
     pub(crate) fn state_at(&self, bound: Bound, is_cancelled: &dyn Fn() -> bool) -> Result<Then<T>, HistoryError> {
         let (mut then, mut reader, hold) = self.begin(bound)?;
         then.machine.skip_digests();
+        // A command that calls through the handle gets the same error as on the polling thread.
+        let _inside = Inside::enter();
         while let Some(record) = reader.next()? {
             if !bound.contains(record.version, record.clock) {
                 break;

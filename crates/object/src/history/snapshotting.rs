@@ -6,8 +6,8 @@
 use super::{Bound, History, HistoryError, position, version};
 use crate::settings::Settings;
 use crate::state_machine::StateMachine;
-use spindle::{LogAccess, Position};
-use spindle_log::{SnapshotInfo, Version};
+use spindle::LogAccess;
+use spindle_log::{Error, SnapshotInfo, Version};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -84,7 +84,7 @@ impl Snapshotting {
     /// Starts the thread, unless the settings want no snapshots.
     pub(crate) fn start<T: StateMachine>(
         history: &Arc<History<T>>,
-        access: LogAccess,
+        log: impl GroupLog,
         base: Option<Base>,
         settings: &Settings,
     ) -> std::io::Result<Option<Snapshotting>> {
@@ -94,7 +94,7 @@ impl Snapshotting {
         }
         let gate = Arc::new(Gate::default());
         gate.bytes_every.store(bytes_every, Ordering::Relaxed);
-        let task = Task { history: Arc::clone(history), access, prunes: settings.prunes_log, gate: Arc::clone(&gate) };
+        let task = Task { history: Arc::clone(history), log, prunes: settings.prunes_log, gate: Arc::clone(&gate) };
         let (ending, ended) = channel::<()>();
         let run = move || {
             let _ending = ending;
@@ -138,20 +138,44 @@ impl Drop for Snapshotting {
     }
 }
 
+/// The log, as far as other members have it too.
+pub(crate) trait GroupLog: Send + 'static {
+    /// Returns the version below which all messages are on the disks of all members.
+    fn durable(&self) -> Option<Version>;
+    /// Prunes messages up to a version, and returns the number of segments.
+    fn prune(&self, through: Version) -> Result<u64, Error>;
+    /// The pause after an attempt that has failed.
+    fn retry_after(&self) -> Duration;
+}
+
+impl GroupLog for LogAccess {
+    fn durable(&self) -> Option<Version> {
+        LogAccess::durable(self).map(version)
+    }
+
+    fn prune(&self, through: Version) -> Result<u64, Error> {
+        LogAccess::prune(self, position(through))
+    }
+
+    fn retry_after(&self) -> Duration {
+        RETRY_AFTER
+    }
+}
+
 /// The thread.
-struct Task<T> {
+struct Task<T, L> {
     history: Arc<History<T>>,
-    access: LogAccess,
+    log: L,
     prunes: bool,
     gate: Arc<Gate>,
 }
 
-impl<T: StateMachine> Task<T> {
+impl<T: StateMachine, L: GroupLog> Task<T, L> {
     fn run(self, base: Option<Base>, bytes_every: u64) {
         let is_cancelled = || self.gate.stops();
         if let Some(Base { at, bytes }) = base {
             // Messages in the state that are on no disk yet may be lost with all members.
-            let is_durable = || self.access.durable().is_some_and(|durable| version(durable) >= at.0.next());
+            let is_durable = || self.log.durable().is_some_and(|durable| durable >= at.0.next());
             let written = self.persist(|| match is_durable() {
                 true => self.history.write(at, &bytes, None, &is_cancelled).map(Some),
                 false => Ok(None),
@@ -163,8 +187,8 @@ impl<T: StateMachine> Task<T> {
         while self.gate.wait_until_due() {
             let mut kept = None;
             let taken = self.persist(|| {
-                let Some(durable) = self.access.durable() else { return Ok(None) };
-                let taken = take(&self.history, version(durable), &is_cancelled)?;
+                let Some(durable) = self.log.durable() else { return Ok(None) };
+                let taken = take(&self.history, durable, &is_cancelled)?;
                 Ok(taken.map(|(info, older)| {
                     kept = older;
                     // A large object is not written more often than its log has grown by its size.
@@ -178,7 +202,7 @@ impl<T: StateMachine> Task<T> {
                 return;
             }
             if let Some(kept) = kept.filter(|_| self.prunes) {
-                self.prune(position(kept));
+                self.prune(kept);
             }
         }
     }
@@ -201,11 +225,11 @@ impl<T: StateMachine> Task<T> {
                 }
                 Err(error) => {
                     if !has_warned {
-                        let retry_s = RETRY_AFTER.as_secs();
+                        let retry_s = self.log.retry_after().as_secs();
                         tracing::warn!(target: "spindle::object", %error, retry_s, "a snapshot was not written, and is tried again");
                     }
                     has_warned = true;
-                    RETRY_AFTER
+                    self.log.retry_after()
                 }
             };
             if !self.gate.pause(pause) {
@@ -214,8 +238,8 @@ impl<T: StateMachine> Task<T> {
         }
     }
 
-    fn prune(&self, through: Position) {
-        match self.access.prune(through) {
+    fn prune(&self, through: Version) {
+        match self.log.prune(through) {
             Ok(0) => {}
             Ok(segments) => {
                 tracing::info!(target: "spindle::object", %through, segments, "the log was pruned behind a snapshot")

@@ -1,5 +1,5 @@
 //! States that are made from a simulated disk.
-use super::snapshotting::take;
+use super::snapshotting::{Base, GroupLog, Snapshotting, take};
 use super::{Bound, Files, History, HistoryError, Preloading, Then, before_epoch};
 use crate::context::Context;
 use crate::id::{CallId, SessionId};
@@ -8,12 +8,16 @@ use crate::message::Message;
 use crate::settings::Settings;
 use crate::snapshot::RestoreError;
 use crate::state_machine::{CommandSpec, ExecuteError, StateMachine, decode_arguments, encode_reply};
+use crate::waiting::Inside;
 use serde::{Deserialize, Serialize};
 use spindle::{MemberId, ViewId};
 use spindle_log::disk::{Faults, SimDisk};
 use spindle_log::{Chunk, Config, Error, Identity, LoggedMessage, PayloadKind, Retention, Store, Version};
-use std::sync::Arc;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A list of numbers.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -26,9 +30,15 @@ impl StateMachine for Numbers {
 
     fn execute(&mut self, _command: u32, arguments: &[u8], _context: &mut Context) -> Result<Vec<u8>, ExecuteError> {
         let (number,): (u64,) = decode_arguments(arguments)?;
+        OUTSIDE.set(OUTSIDE.get() + u64::from(!Inside::is_running()));
         self.0.push(number);
         encode_reply(&self.0.len())
     }
+}
+
+thread_local! {
+    /// The commands of this thread that could have called through a handle.
+    static OUTSIDE: Cell<u64> = const { Cell::new(0) };
 }
 
 const SESSION: SessionId = SessionId { member: 1, nonce: 5 };
@@ -167,7 +177,7 @@ fn each_state_is_that_of_the_machine_at_its_bound() {
     member.push(30);
     member.snapshot().unwrap();
     member.push(10);
-    let history = member.history();
+    let (history, outside) = (member.history(), OUTSIDE.get());
     for (i, (version, clock, digest)) in member.digests.iter().enumerate() {
         let bounds =
             [Bound::Through(*version), Bound::Before(version.next()), Bound::Clock(*clock), Bound::Clock(clock + 9)];
@@ -179,6 +189,7 @@ fn each_state_is_that_of_the_machine_at_its_bound() {
             assert_eq!(snapshot, expected);
         }
     }
+    assert_eq!((outside, OUTSIDE.get()), (100, 100), "a command on another thread is refused calls as well");
     assert_eq!(history.end().unwrap().map(|(_, clock)| clock), Some(member.last().1));
     assert_eq!(error(history.state_at(Bound::ALL, &|| true)), HistoryError::Cancelled);
 }
@@ -343,4 +354,97 @@ fn a_snapshot_that_was_read_while_the_member_joined_is_used_once() {
     member.damage(version);
     let preloading = Preloading::<Numbers>::start(member.store.snapshots(0).unwrap(), Settings::default());
     assert!(preloading.take(version).is_none());
+}
+
+/// The part of a log that all members have, and what the thread has done.
+#[derive(Clone, Default)]
+struct Group {
+    durable: Arc<Mutex<Option<Version>>>,
+    looks: Arc<AtomicU64>,
+    pruned: Arc<Mutex<Vec<Version>>>,
+}
+
+impl GroupLog for Group {
+    fn durable(&self) -> Option<Version> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        *self.durable.lock().unwrap()
+    }
+
+    fn prune(&self, through: Version) -> Result<u64, Error> {
+        self.pruned.lock().unwrap().push(through);
+        Ok(1)
+    }
+
+    fn retry_after(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < until, "not in time: {what}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn the_thread_tries_again_while_the_disk_is_full_and_prunes_behind_two_snapshots() {
+    let settings = Settings { snapshot_every_commands: 2, snapshot_every_bytes: 0, ..Settings::default() };
+    let mut member = Member::new();
+    member.push(20);
+    let (group, history) = (Group::default(), Arc::new(member.history()));
+    let set_durable = |version| *group.durable.lock().unwrap() = Some(version);
+    let has_looked = |more| {
+        let before = group.looks.load(Ordering::Relaxed);
+        wait_until("attempts", || group.looks.load(Ordering::Relaxed) >= before + more);
+    };
+    let snapshots = member.store.snapshots(0).unwrap();
+    let mut snapshotting = Snapshotting::start(&history, group.clone(), None, &settings).unwrap().unwrap();
+    let mut due = |count: u32| {
+        (0..count).for_each(|_| snapshotting.note(10, true));
+        snapshotting.look();
+    };
+    due(1);
+    assert_eq!(group.looks.load(Ordering::Relaxed), 0, "none is due");
+    // No message is on the disks of all members.
+    due(1);
+    has_looked(2);
+    assert_eq!(snapshots.versions().unwrap(), []);
+    member.disk.set_capacity(0);
+    set_durable(member.last().0.next());
+    has_looked(5);
+    assert_eq!(snapshots.versions().unwrap(), []);
+    member.disk.set_capacity(1 << 30);
+    wait_until("the first snapshot", || snapshots.versions().unwrap() == [member.last().0]);
+    let first = member.last().0;
+    for _ in 0..2 {
+        let before = member.last().0;
+        member.push(20);
+        set_durable(member.last().0.next());
+        due(2);
+        wait_until("the next snapshot", || snapshots.versions().unwrap() == [member.last().0, before]);
+    }
+    let second = snapshots.versions().unwrap()[1];
+    wait_until("pruning", || group.pruned.lock().unwrap().len() == 2);
+    assert_eq!(*group.pruned.lock().unwrap(), [first, second]);
+    drop(snapshotting);
+    assert_eq!(member.check(), Some(member.last().0));
+}
+
+#[test]
+fn the_state_of_a_joiner_is_written_once_its_messages_are_on_the_disks_of_others() {
+    let settings = Settings { snapshot_every_commands: 2, ..Settings::default() };
+    let mut member = Member::new();
+    member.push(20);
+    let (group, history, at) = (Group::default(), Arc::new(member.history()), before_epoch(ViewId(9)));
+    let base = Base { at: (at, 7), bytes: member.machine.snapshot() };
+    let snapshots = member.store.snapshots(0).unwrap();
+    let _snapshotting = Snapshotting::start(&history, group.clone(), Some(base), &settings).unwrap();
+    *group.durable.lock().unwrap() = Some(Version::new(8, 70));
+    let before = group.looks.load(Ordering::Relaxed);
+    wait_until("looks", || group.looks.load(Ordering::Relaxed) >= before + 2);
+    assert_eq!(snapshots.versions().unwrap(), []);
+    *group.durable.lock().unwrap() = Some(Version::new(9, 0));
+    wait_until("the state", || snapshots.versions().unwrap() == [at]);
 }

@@ -72,7 +72,7 @@ impl LogAccess {
     /// Returns the position up to which all messages, itself excluded, are on the disks of all members,
     /// except for those that stay on too few. `None`: not known yet.
     ///
-    /// No message below it is ever removed from the end of a log.
+    /// No message below it is removed from the end of a log, unless an operator gives this member up.
     pub fn durable(&self) -> Option<Position> {
         self.frontier.look(|state| state.frontier())
     }
