@@ -217,6 +217,13 @@ fn members_that_joined_with_a_state_restart_without_those_before() {
             .iter()
             .all(|id| data.files(*id, "snapshot-").last().is_some_and(|name| name.ends_with("ffffffffffffffff")))
     });
+    for (_, store) in &joined {
+        let read = |at| store.read_at(at, |store| store.entries["sum"], LONG);
+        assert_eq!(read(At::Time(SystemTime::now())).unwrap(), sum);
+        let error = read(At::Time(SystemTime::UNIX_EPOCH)).unwrap_err();
+        let ReadAtError::Pruned { oldest: Some(oldest), time: Some(time) } = error else { panic!("{error}") };
+        assert_eq!((read(At::Version(oldest)).unwrap(), read(At::Time(time)).unwrap()), (sum, sum));
+    }
     drop(first.1);
     first.0.leave(LONG).unwrap();
     for round in 0..2 {
