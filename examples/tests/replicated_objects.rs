@@ -31,10 +31,13 @@ fn a_swap_succeeds_once_and_reads_are_the_latest() {
         })
         .collect();
     assert_eq!(answers, ["swapped", "not swapped: lock = 0", "not swapped: lock = 0"]);
+    terminals[0].write("watch other");
     terminals[1].write("set other 1");
     terminals[1].wait_for_line("ok, it was None");
     terminals[2].write("get other");
     terminals[2].wait_for_line("other = 1");
+    terminals[0].write("set other 2");
+    terminals[0].wait_for_line("now other = 2");
 
     let mut joiner = store();
     joiner.wait_for("entries", |line| line.ends_with(" has 2 entries"));
@@ -54,36 +57,51 @@ fn a_swap_succeeds_once_and_reads_are_the_latest() {
 
 #[test]
 fn a_durable_store_survives_the_kill_of_all_members() {
-    let scratch = Scratch::new("durable-store");
+    kill_and_restart("durable-store", 1, &[]);
+}
+
+/// The kills hit snapshots that are being written.
+#[test]
+fn a_store_with_many_snapshots_survives_the_kill_of_all_members() {
+    kill_and_restart("snapshot-store", 25, &["--snapshot-every", "1"]);
+}
+
+fn kill_and_restart(name: &str, keys: usize, more: &[&str]) {
+    let scratch = Scratch::new(name);
     let start_all = |order: [u32; 3]| -> Vec<Terminal> {
         let start = |i: u32| {
             let data = scratch.runtime_dir(&format!("data-{i}"));
             let arguments = ["--data-dir", &data, "--runtime-dir", &scratch.runtime_dir("objects")];
-            Terminal::start(env!("CARGO_BIN_EXE_key_value"), &arguments)
+            Terminal::start(env!("CARGO_BIN_EXE_key_value"), &[&arguments, more].concat())
         };
         order.map(start).into()
     };
     let mut terminals = start_all([1, 2, 3]);
-    for (i, terminal) in terminals.iter_mut().enumerate() {
-        terminal.ask(&format!("set key-{i} {i}"), "ok");
-    }
     for round in 0..2 {
-        for terminal in &mut terminals {
-            // An ordered read: this member has executed all commands before it.
-            terminal.ask("get key-0", "key-0");
+        for key in 0..keys {
+            for (i, terminal) in terminals.iter_mut().enumerate() {
+                // The change is on the disks of all members when it is acknowledged.
+                terminal.ask(&format!("set key-{round}-{key}-{i} {i}"), "ok");
+            }
         }
         terminals.iter_mut().for_each(|terminal| terminal.signal(Signal::KILL));
         terminals.iter_mut().for_each(|terminal| assert!(!terminal.wait_for_end().success()));
+        let log = scratch.0.join("data-1/log/subgroup-00000000");
+        let names = std::fs::read_dir(log).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!({ names }.any(|name| name.starts_with("snapshot-") && !name.ends_with(".tmp")), !more.is_empty());
         terminals = start_all([[3, 1, 2], [2, 3, 1]][round]);
     }
     for terminal in &mut terminals {
-        for i in 0..3 {
-            terminal.write(&format!("get key-{i}"));
-            terminal.wait_for("an answer", |line| line.starts_with(&format!("key-{i} ")));
+        for (round, key) in (0..2).flat_map(|round| (0..keys).map(move |key| (round, key))) {
+            for i in 0..3 {
+                let answer = terminal.ask(&format!("get key-{round}-{key}-{i}"), "key-");
+                assert_eq!(answer, format!("key-{round}-{key}-{i} = {i}"));
+            }
         }
     }
     let answers: Vec<String> = terminals.iter_mut().map(|terminal| terminal.ask("digest", "digest")).collect();
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    assert_eq!(terminals[0].ask("get key-1-0-0 0", "key-1-0-0"), "key-1-0-0 = 0");
     leave(terminals);
 }
 

@@ -45,7 +45,9 @@ pub use journal::Journal;
 pub use log::{Hold, Log, Place, Progress, Prunable, Reader, Readers, Report, Retention};
 pub use message::LoggedMessage;
 pub use names::LogEntry;
-pub use offline::{Summary, Verification, as_owner_changed, export, open_read_only, summary, verify, verify_directory};
+pub use offline::{
+    Summary, Verification, as_owner_changed, export, open_read_only, snapshots, summary, verify, verify_directory,
+};
 pub use queue::Queue;
 pub use repair::repair;
 pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};

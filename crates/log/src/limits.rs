@@ -48,8 +48,6 @@ pub const JOURNAL_VALUE_BYTES_MAX: usize = 64 << 10;
 pub const JOURNAL_KINDS_MAX: usize = 16;
 /// The bytes of a snapshot that one checksum covers.
 pub const SNAPSHOT_BLOCK_BYTES: usize = 64 << 10;
-/// The most snapshots that one log keeps.
-pub const SNAPSHOTS_MAX: usize = 8;
 /// The most damaged places that one verification lists.
 pub const FINDINGS_MAX: usize = 1000;
 /// The most readers and learners that hold back pruning.

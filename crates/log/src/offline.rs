@@ -77,6 +77,14 @@ pub fn open_read_only(
     Ok((Readers { shared, binding }, report))
 }
 
+/// The snapshots of a log, for reading only.
+///
+/// # Errors
+/// [`Error::CorruptFile`] of the identity, [`Error::Unknown`] if there is no such log, [`Error::Io`].
+pub fn snapshots(disk: &Arc<dyn Disk>, subgroup: u32) -> Result<Snapshots> {
+    Ok(Snapshots::new(disk.clone(), &log_path(subgroup), binding(disk, subgroup)?, 0))
+}
+
 /// Reads a log to its end, or to damage that no owner explains. With `is_end_only` it begins near
 /// the end.
 fn settled<'a>(
@@ -192,7 +200,7 @@ pub fn summary(disk: &Arc<dyn Disk>, subgroup: u32) -> Result<Summary> {
     let last = settled(&**disk, &path, binding, true, &mut |_| ())?.last();
     let scan = Scan::new(&**disk, &path, binding, u64::MAX)?;
     let (slot, first) = (scan.slot(), scan.first()?);
-    let snapshots = Snapshots::new(disk.clone(), &path, binding, 0).list()?;
+    let snapshots = snapshots(disk, subgroup)?.list()?;
     let mut summary = Summary { floor: slot.floor, last, snapshots, ..Summary::default() };
     for name in disk.list(&path).during("list", &shown)? {
         let bytes = || disk.open(&format!("{path}/{name}")).and_then(|file| file.bytes());

@@ -4,7 +4,7 @@ use crate::disk::TEMPORARY;
 use crate::disk::{Disk, File, read_full, write_all};
 use crate::error::{Context, Error, Result};
 use crate::format::{Binding, Block, SnapshotHeader};
-use crate::limits::{PAGE_BYTES, SNAPSHOT_BLOCK_BYTES, SNAPSHOTS_MAX};
+use crate::limits::{PAGE_BYTES, SNAPSHOT_BLOCK_BYTES};
 use crate::mutation::mutation;
 use crate::version::Version;
 use crc32c::crc32c_append;
@@ -44,23 +44,39 @@ impl Snapshots {
     /// # Errors
     /// [`Error::CorruptFile`] if the header of one is damaged, [`Error::Io`].
     pub fn list(&self) -> Result<Vec<SnapshotInfo>> {
+        let info = |version| match self.header(version) {
+            Ok((_, header)) => Some(Ok(SnapshotInfo { version, clock: header.clock, bytes: header.bytes })),
+            Err(error) if is_removed(&error) => None,
+            Err(error) => Some(Err(error)),
+        };
+        self.versions()?.into_iter().filter_map(info).collect()
+    }
+
+    /// Lists the versions of the snapshots, newest first, also of damaged ones.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn versions(&self) -> Result<Vec<Version>> {
         let names = self.disk.list(&self.path).during("list", &self.disk.shown(&self.path))?;
-        let mut found = Vec::new();
-        for version in names.iter().filter_map(|name| version_in(name)) {
-            let (_, header) = self.header(version)?;
-            found.push(SnapshotInfo { version, clock: header.clock, bytes: header.bytes });
-        }
-        found.sort_by_key(|info| std::cmp::Reverse(info.version));
-        Ok(found)
+        let mut versions: Vec<Version> = names.iter().filter_map(|name| version_in(name)).collect();
+        versions.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(versions)
+    }
+
+    /// Checks that so many bytes leave enough of the disk free.
+    fn check_room(&self, needed: u64, shown: &str) -> Result<()> {
+        let (free, reserve) = (self.disk.free_bytes().during("read the free space of", shown)?, self.reserve_bytes);
+        if free < needed || free - needed < reserve { Err(Error::Full { needed, free, reserve }) } else { Ok(()) }
     }
 
     /// Begins a snapshot of everything up to `version`.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Full`], [`Error::Io`].
     pub fn begin(&self, version: Version, clock: u64) -> Result<SnapshotWriter> {
         let path = format!("{}{TEMPORARY}", self.file(version));
         let shown = self.disk.shown(&path);
+        self.check_room(PAGE_BYTES, &shown)?;
         let file = self.disk.create(&path, PAGE_BYTES).during("create", &shown)?;
         let header = SnapshotHeader { version, clock, bytes: 0, digest: 0 };
         let (block, pending) = (Vec::with_capacity(Block::BYTES), Vec::with_capacity(WRITE_BYTES));
@@ -92,17 +108,15 @@ impl Snapshots {
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn verify(&self) -> Result<Vec<Error>> {
-        let names = self.disk.list(&self.path).during("list", &self.disk.shown(&self.path))?;
         let mut findings = Vec::new();
-        for version in names.iter().filter_map(|name| version_in(name)) {
+        for version in self.versions()? {
             let read = self.open(version).and_then(|mut reader| {
                 while reader.next()?.is_some() {}
                 Ok(())
             });
             match read {
                 Err(error @ Error::CorruptFile { .. }) => findings.push(error),
-                // The owner removes a snapshot when a newer one is complete.
-                Err(Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) if is_removed(&error) => {}
                 other => other?,
             }
         }
@@ -125,15 +139,19 @@ impl Snapshots {
         }
     }
 
-    /// Removes the snapshots below a version, the newest of which may be kept as well.
-    fn remove_below(&self, version: Version) -> Result<()> {
-        let shown = self.disk.shown(&self.path);
-        let names = self.disk.list(&self.path).during("list", &shown)?;
-        for name in names.iter().filter(|name| version_in(name).is_some_and(|found| found < version)) {
-            self.disk.remove(&format!("{}/{name}", self.path)).during("remove", &shown)?;
+    /// Removes the snapshots below a version, except for one.
+    fn remove_below(&self, version: Version, kept: Option<Version>) -> Result<()> {
+        for found in self.versions()?.into_iter().filter(|found| *found < version && Some(*found) != kept) {
+            let path = self.file(found);
+            self.disk.remove(&path).during("remove", &self.disk.shown(&path))?;
         }
         Ok(())
     }
+}
+
+/// Whether the owner has removed the file, as it does when newer snapshots are complete.
+fn is_removed(error: &Error) -> bool {
+    matches!(error, Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound)
 }
 
 fn version_in(name: &str) -> Option<Version> {
@@ -186,13 +204,8 @@ impl SnapshotWriter {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let disk = &self.snapshots.disk;
-        let shown = disk.shown(&self.path);
-        let (needed, reserve) = (self.pending.len() as u64, self.snapshots.reserve_bytes);
-        let free = disk.free_bytes().during("read the free space of", &shown)?;
-        if free < needed || free - needed < reserve {
-            return Err(Error::Full { needed, free, reserve });
-        }
+        let (shown, needed) = (self.snapshots.disk.shown(&self.path), self.pending.len() as u64);
+        self.snapshots.check_room(needed, &shown)?;
         write_all(&*self.file, &[&self.pending], self.offset).during("write", &shown)?;
         self.offset += needed;
         self.pending.clear();
@@ -204,7 +217,16 @@ impl SnapshotWriter {
     /// # Errors
     /// [`Error::Full`], [`Error::CorruptFile`] if the bytes differ when they are read back,
     /// [`Error::Io`]. Older snapshots are left in each case.
-    pub fn finish(mut self) -> Result<SnapshotInfo> {
+    pub fn finish(self) -> Result<SnapshotInfo> {
+        self.finish_beside(None)
+    }
+
+    /// As [`finish`](Self::finish), and keeps the snapshot of the version `kept`, which the caller
+    /// knows to be valid: for the case that the new one is damaged later.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish_beside(mut self, kept: Option<Version>) -> Result<SnapshotInfo> {
         if !self.block.is_empty() {
             self.end_block()?;
         }
@@ -219,13 +241,10 @@ impl SnapshotWriter {
         let mut reader = SnapshotReader::new(self.file.clone(), shown.clone(), snapshots.binding, self.header);
         while reader.next()?.is_some() {}
         let SnapshotHeader { version, clock, bytes, .. } = self.header;
-        let count = snapshots.list()?.iter().filter(|info| info.version != version).count();
         disk.rename(&self.path, &snapshots.file(version)).during("rename", &shown)?;
         self.is_done = true;
         disk.sync_directory(&snapshots.path).during("sync", &disk.shown(&snapshots.path))?;
-        if count >= 1 || count >= SNAPSHOTS_MAX {
-            snapshots.remove_below(version)?;
-        }
+        snapshots.remove_below(version, kept)?;
         Ok(SnapshotInfo { version, clock, bytes })
     }
 }

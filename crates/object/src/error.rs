@@ -2,8 +2,8 @@
 use crate::answer::Refusal;
 use crate::id::CallId;
 use crate::machine::Stopped;
-use spindle::{Ended, HandleError, JoinError, NotDelivered, SendError};
-use std::time::Duration;
+use spindle::{Ended, HandleError, JoinError, NotDelivered, NotDurable, Position, SendError};
+use std::time::{Duration, SystemTime};
 
 /// Why no reply was returned.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -33,6 +33,27 @@ pub enum CallError {
         id: CallId,
         /// Why it can't be decoded.
         error: postcard::Error,
+    },
+}
+
+/// Why a call did not become durable.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DurableError<R> {
+    /// As [`Replicated::call`](crate::Replicated::call) would have returned. With
+    /// [`CallError::ReplyNotKept`] and [`CallError::Reply`] the command was executed and is durable.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The command was executed, and is not known to be durable. If all members end now, it may be
+    /// lost, at all of them alike.
+    #[error("call {id} was executed, and is not known to be durable: {why}")]
+    NotDurable {
+        /// The call, to ask for.
+        id: CallId,
+        /// Its reply, as [`Replicated::call`](crate::Replicated::call) would have returned it.
+        reply: Result<R, Box<CallError>>,
+        /// Why it is not durable.
+        why: NotDurable,
     },
 }
 
@@ -133,9 +154,55 @@ pub enum Unsupported {
     /// Queries of one other member.
     #[error("spindle has no messages to one member: read here, or call a command")]
     Query,
-    /// Reads of an earlier state.
-    #[error("earlier states are not kept: read the newest one, or keep the history in the object")]
-    ReadAt,
+}
+
+/// Why no earlier state was read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadAtError {
+    /// The caller is a command or an upcall of the object.
+    #[error("a command may not read through the handle: it runs on the thread that would answer; use `self`")]
+    InHandler,
+    /// The subgroup keeps no log.
+    #[error(
+        "the subgroup keeps its messages in memory, so earlier states are not known: set its durability to \"logged\""
+    )]
+    NoLog,
+    /// The state is older than the oldest that can be made from this member's disk.
+    #[error(
+        "the messages of that state were pruned at this member, or it had not joined; the oldest state is {}: read that one or a later one, \
+         ask another member, or keep the log longer",
+        oldest.map_or_else(|| "not known".to_owned(), |oldest| oldest.to_string())
+    )]
+    Pruned {
+        /// The version of the oldest state, if there is one.
+        oldest: Option<Position>,
+        /// The clock of that version.
+        time: Option<SystemTime>,
+    },
+    /// The state was not complete in time, or not made in time.
+    #[error(
+        "the state could not be read within {waited:?}: the newest message on this member's disk is {}; see `spindle status`",
+        logged.map_or_else(|| "none".to_owned(), |logged| logged.to_string())
+    )]
+    TimedOut {
+        /// How long the caller waited.
+        waited: Duration,
+        /// The newest message on disk.
+        logged: Option<Position>,
+    },
+    /// The message that confirms the time was not accepted.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The log can't be read.
+    #[error("the state can't be made from the disk: {reason}")]
+    Unreadable {
+        /// The error, with the file.
+        reason: String,
+    },
+    /// This member is no longer in the group.
+    #[error(transparent)]
+    End(#[from] End),
 }
 
 /// Why a member did not start.

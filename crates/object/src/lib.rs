@@ -14,26 +14,32 @@
 
 mod answer;
 mod context;
+mod durable;
 mod error;
+mod history;
 mod id;
 mod machine;
 mod member;
 mod message;
+mod read_at;
 mod replicated;
 mod sessions;
 mod settings;
 mod snapshot;
 mod state_machine;
 mod waiting;
+mod watch;
 
 pub use answer::{Answer, Refusal};
 pub use context::Context;
-pub use error::{CallError, End, NotDone, ReadError, StartError, UnknownCause, Unsupported};
+pub use error::{CallError, DurableError, End, NotDone, ReadAtError, ReadError, StartError, UnknownCause, Unsupported};
 pub use id::{CallId, CallIdError, SessionId};
 pub use machine::{Applied, Checkpoint, Machine, Stopped};
 pub use message::Message;
+pub use read_at::At;
 pub use replicated::Replicated;
 pub use settings::Settings;
 pub use snapshot::RestoreError;
 pub use spindle_object_derive::commands;
 pub use state_machine::{Call, CommandSpec, ExecuteError, StateMachine, decode_arguments, encode_reply, fingerprint};
+pub use watch::{Changed, Watch};

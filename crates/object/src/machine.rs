@@ -29,6 +29,8 @@ pub struct Machine<T> {
     object: T,
     head: Head,
     stopped: Option<Stopped>,
+    /// Whether no digests are due: other machines compare them.
+    skips_digests: bool,
 }
 
 /// Why a machine applies no more messages.
@@ -66,15 +68,22 @@ pub enum Stopped {
         /// The fingerprint of the group.
         group: u64,
     },
-    /// The log of a member that was started again lacks the first messages.
+    /// The log of a member that was started again lacks the first messages, and no snapshot is valid
+    /// that contains them.
     #[error(
-        "the log of the object's subgroup does not begin with the first message, so the state can't be made from it (first: {}): join \
-         a group that runs, or start with the data directory of another member",
+        "the log of the object's subgroup does not begin with the first message (first: {}), and no valid snapshot contains those before: \
+         join a group that runs, or start with the data directory of another member",
         first.map_or_else(|| "none".to_owned(), |first| first.to_string())
     )]
     LogIncomplete {
         /// The first message that it has.
         first: Option<Position>,
+    },
+    /// The log or the snapshots of a member that was started again can't be read.
+    #[error("the state can't be made from the disk: {reason}")]
+    Unreadable {
+        /// The error, with the file.
+        reason: String,
     },
     /// Most members have another state than this one. The state differs since a command after
     /// `agreed`, up to `commands`: with [`Settings::digest_every`] of 1, since the command named here.
@@ -165,7 +174,7 @@ impl<T: StateMachine> Machine<T> {
             sessions: Sessions::default(),
             announced: BTreeMap::new(),
         };
-        Machine { object, head, stopped: None }
+        Machine { object, head, stopped: None, skips_digests: false }
     }
 
     /// Returns the object.
@@ -320,7 +329,8 @@ impl<T: StateMachine> Machine<T> {
 
     fn checkpoint(&self) -> Option<Checkpoint> {
         let (commands, every) = (self.head.commands, self.head.settings.digest_every);
-        (every > 0 && commands.is_multiple_of(every)).then(|| Checkpoint { commands, digest: self.digest() })
+        (every > 0 && !self.skips_digests && commands.is_multiple_of(every))
+            .then(|| Checkpoint { commands, digest: self.digest() })
     }
 
     fn announced(&mut self, sender: MemberId, version: u32, fingerprint: u64) -> Result<Applied, Stopped> {
@@ -361,12 +371,22 @@ impl<T: StateMachine> Machine<T> {
         snapshot::digest(&self.snapshot())
     }
 
+    /// Computes no digests from here on, which changes nothing else.
+    pub(crate) fn skip_digests(&mut self) {
+        self.skips_digests = true;
+    }
+
+    /// As [`snapshot`](Self::snapshot), without a panic.
+    pub(crate) fn try_snapshot(&self) -> Result<Vec<u8>, postcard::Error> {
+        snapshot::encode(&self.head, &self.object)
+    }
+
     /// Returns the machine as bytes, for [`restore`](Self::restore).
     ///
     /// # Panics
     /// If the object can't be encoded: its `Serialize` fails.
     pub fn snapshot(&self) -> Vec<u8> {
-        match snapshot::encode(&self.head, &self.object) {
+        match self.try_snapshot() {
             Ok(bytes) => bytes,
             Err(error) => panic!("the object can't be encoded: {error}; correct its `Serialize`"),
         }
@@ -388,7 +408,7 @@ impl<T: StateMachine> Machine<T> {
         if mine != group {
             return Err(RestoreError::Fingerprint { version, mine, group });
         }
-        Ok(Machine { object, head: Head { settings, ..head }, stopped: None })
+        Ok(Machine { object, head: Head { settings, ..head }, stopped: None, skips_digests: false })
     }
 }
 

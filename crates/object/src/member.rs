@@ -1,19 +1,23 @@
 //! The member's part on the polling thread: applies the messages of the subgroup.
 use crate::answer::Answer;
-use crate::error::End;
+use crate::error::{End, StartError};
+use crate::history::{
+    Base, Bound, Files, History, HistoryError, Preloading, Snapshotting, Then, before_epoch, position,
+};
 use crate::id::CallId;
 use crate::machine::{Applied, Checkpoint, Machine, Stopped};
 use crate::message::Message;
 use crate::state_machine::{StateMachine, command};
 use crate::waiting::{Inside, Key, Waiting};
+use crate::watch::Watches;
 use spindle::{
-    Batch, Ended, Handler, LoggedExtent, MemberId, Position, ReplayedMessage, SharedPublisher, Snapshot, State,
-    SubgroupId, View, ViewChange,
+    Batch, Ended, Handler, JoinError, LogAccess, LoggedExtent, MemberId, Position, ReplayedMessage, SharedPublisher,
+    Snapshot, State, SubgroupId, View, ViewChange,
 };
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
 use std::panic::resume_unwind;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 /// The digests that are compared at a time. A digest is compared after the calls that were in the
 /// rings before it, which are a multiple of `Settings::calls_kept`.
@@ -26,16 +30,28 @@ pub(crate) struct Shared<T> {
     pub(crate) waiting: Waiting,
     /// `Settings::calls_kept`, which calls read without the lock: a read may hold it for long.
     pub(crate) calls_kept: u64,
+    /// The log, if the subgroup has one.
+    pub(crate) history: OnceLock<Arc<History<T>>>,
+    pub(crate) watches: Watches<T>,
 }
 
 impl<T: StateMachine> Shared<T> {
     pub(crate) fn new(machine: Machine<T>) -> Shared<T> {
         let calls_kept = u64::from(machine.settings().calls_kept.max(1));
-        Shared { machine: RwLock::new(machine), waiting: Waiting::default(), calls_kept }
+        let (waiting, history, watches) = Default::default();
+        Shared { machine: RwLock::new(machine), waiting, calls_kept, history, watches }
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Machine<T>> {
         self.machine.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all waits and watches, now and later.
+    fn end(&self, end: End) {
+        self.waiting.end(end);
+        if let Some(end) = self.waiting.ended() {
+            self.watches.end(&end);
+        }
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Machine<T>> {
@@ -54,6 +70,10 @@ pub(crate) struct Member<T: StateMachine> {
     checkpoints: BTreeMap<u64, Compared>,
     /// The highest number of commands after which most members agreed with this one.
     agreed: u64,
+    /// Whether it has the state of another member.
+    pub(crate) is_restored: bool,
+    /// The thread that writes snapshots, if it does.
+    pub(crate) snapshotting: Option<Snapshotting>,
 }
 
 /// A digest that is compared with those of the other members.
@@ -77,12 +97,51 @@ struct Place {
 
 impl<T: StateMachine> Member<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>, name: &str) -> Member<T> {
-        Member { shared, name: name.to_owned(), place: None, raise_due: false, checkpoints: BTreeMap::new(), agreed: 0 }
+        Member {
+            shared,
+            name: name.to_owned(),
+            place: None,
+            raise_due: false,
+            checkpoints: BTreeMap::new(),
+            agreed: 0,
+            is_restored: false,
+            snapshotting: None,
+        }
     }
 
     pub(crate) fn enter(&mut self, me: MemberId, view: &View, publisher: Weak<SharedPublisher>) {
         self.place = Some(Place { me, subgroup: None, members: vec![], publisher });
         self.look_at(view);
+    }
+
+    /// Begins to write snapshots of the object, in a member that has joined. `first` is the machine before
+    /// the first message, encoded; `preloading` reads the newest snapshot.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn begin_history(
+        &mut self,
+        access: LogAccess,
+        (first, preloading): (Option<Vec<u8>>, Preloading<T>),
+        view: &View,
+    ) -> Result<(), StartError> {
+        let machine = self.shared.read();
+        let settings = machine.settings().clone();
+        let history = Arc::new(History::new(Files::of(&access), first, settings.clone(), preloading));
+        let spec = view.subgroup(&self.name).map(|id| &view.subgroups[id.index()]);
+        if self.is_restored {
+            history.end_start();
+        }
+        // The log lacks what the member has got as a state.
+        let base = spec.filter(|_| self.is_restored).and_then(|spec| {
+            let at = (before_epoch(spec.epoch.unwrap_or(view.id)), spec.clock);
+            Some(Base { at, bytes: machine.try_snapshot().ok()? })
+        });
+        drop(machine);
+        let started = Snapshotting::start(&history, access, base, &settings);
+        self.snapshotting = started.map_err(|error| StartError::Join(JoinError::Thread(error)))?;
+        let _ = self.shared.history.set(history);
+        Ok(())
     }
 
     fn look_at(&mut self, view: &View) {
@@ -98,15 +157,54 @@ impl<T: StateMachine> Member<T> {
     fn apply(&mut self, sender: MemberId, payload: &[u8]) {
         let applied = self.shared.write().apply(sender, payload);
         match applied {
-            Ok(applied) => self.note(sender, payload, applied),
+            Ok(applied) => {
+                self.count(payload, &applied);
+                if self.shared.watches.has_some() {
+                    self.shared.watches.look(self.shared.read().object());
+                }
+                self.note(sender, payload, applied);
+            }
             Err(stopped) => self.stop(stopped),
         }
+    }
+
+    /// Counts a message towards the next snapshot.
+    fn count(&mut self, payload: &[u8], applied: &Applied) {
+        if let Some(snapshotting) = &mut self.snapshotting {
+            snapshotting.note(payload.len(), matches!(applied, Applied::Called { .. }));
+        }
+    }
+
+    fn look_at_snapshots(&mut self) {
+        self.snapshotting.iter_mut().for_each(Snapshotting::look);
+    }
+
+    /// Begins with the newest snapshot on disk, if one is valid. Returns the first message of the log that
+    /// it does not contain.
+    fn begin_with_snapshot(&mut self, log: &LoggedExtent) -> Option<Position> {
+        let Some(history) = self.shared.history.get().cloned() else { return log.first };
+        let newest = history.newest(Bound::ALL);
+        history.end_start();
+        let why = match newest {
+            Ok(Then { machine, last: Some((last, _)), .. }) => {
+                tracing::info!(target: "spindle::object", version = %last, "the object was read from a snapshot");
+                *self.shared.write() = machine;
+                return Some(position(last.next()));
+            }
+            Ok(Then { last: None, .. }) => return log.first,
+            // The object can't be encoded, so it has no snapshots.
+            Err(HistoryError::Pruned { .. }) if log.is_complete => return log.first,
+            Err(HistoryError::Pruned { .. }) => Stopped::LogIncomplete { first: log.first },
+            Err(HistoryError::Stopped(stopped)) => stopped,
+            Err(error) => Stopped::Unreadable { reason: error.to_string() },
+        };
+        self.stop(why)
     }
 
     fn stop(&self, stopped: Stopped) -> ! {
         tracing::error!(target: "spindle::object", "this member has stopped: {stopped}");
         self.shared.write().stop(stopped.clone());
-        self.shared.waiting.end(End::Stopped(stopped.clone()));
+        self.shared.end(End::Stopped(stopped.clone()));
         resume_unwind(Box::new(stopped.to_string()))
     }
 
@@ -200,6 +298,7 @@ impl<T: StateMachine> Handler for Member<T> {
                 self.apply(message.sender_id, message.payload);
             }
         });
+        self.look_at_snapshots();
         self.raise();
     }
 
@@ -210,7 +309,7 @@ impl<T: StateMachine> Handler for Member<T> {
     }
 
     fn ended(&mut self, reason: Option<&Ended>) {
-        self.shared.waiting.end(reason.map_or(End::Left, |reason| End::Ended(reason.clone())));
+        self.shared.end(reason.map_or(End::Left, |reason| End::Ended(reason.clone())));
     }
 
     fn snapshot(&mut self) -> Option<Snapshot> {
@@ -225,6 +324,7 @@ impl<T: StateMachine> Handler for Member<T> {
         let mut machine = self.shared.write();
         let restored = Machine::restore(&bytes, machine.settings().clone()).map_err(io::Error::other)?;
         *machine = restored;
+        self.is_restored = true;
         Ok(())
     }
 
@@ -236,18 +336,16 @@ impl<T: StateMachine> Handler for Member<T> {
         if self.place.as_ref().is_none_or(|place| place.subgroup != Some(subgroup)) {
             return None;
         }
-        if !log.is_complete {
-            self.stop(Stopped::LogIncomplete { first: log.first });
-        }
-        log.first
+        self.begin_with_snapshot(log)
     }
 
     fn replay(&mut self, _subgroup: SubgroupId, message: &ReplayedMessage<'_>) {
         let _inside = Inside::enter();
         // No caller waits, and the digests were compared before.
         let applied = self.shared.write().apply(message.sender, message.payload);
-        if let Err(stopped) = applied {
-            self.stop(stopped);
+        match applied {
+            Ok(applied) => self.count(message.payload, &applied),
+            Err(stopped) => self.stop(stopped),
         }
     }
 
@@ -262,6 +360,8 @@ impl<T: StateMachine> Handler for Member<T> {
 
 impl<T: StateMachine> Drop for Member<T> {
     fn drop(&mut self) {
-        self.shared.waiting.end(End::Left);
+        // The thread ends before the node, which owns the files.
+        self.snapshotting = None;
+        self.shared.end(End::Left);
     }
 }

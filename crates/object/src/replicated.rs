@@ -1,6 +1,7 @@
 //! The handle of a replicated object.
 use crate::answer::{Answer, Refusal};
 use crate::error::{CallError, End, NotDone, ReadError, StartError, UnknownCause, Unsupported};
+use crate::history::Preloading;
 use crate::id::{CallId, SessionId};
 use crate::machine::Machine;
 use crate::member::{Member, Shared};
@@ -8,6 +9,7 @@ use crate::message::Message;
 use crate::settings::Settings;
 use crate::state_machine::{Call, StateMachine};
 use crate::waiting::{Inside, Key, Wait, block_on};
+use crate::watch::Watch;
 use serde::de::DeserializeOwned;
 use spindle::{Config, Group, MemberId, Order, Outcome, Receipt, SendError, SharedPublisher};
 use std::future::{Future, poll_fn};
@@ -24,7 +26,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// [`Group::finish`](spindle::Group::finish) can end the group.
 #[derive(Debug)]
 pub struct Replicated<T> {
-    shared: Arc<Shared<T>>,
+    pub(crate) shared: Arc<Shared<T>>,
     publisher: Arc<SharedPublisher>,
     me: MemberId,
     nonces: Arc<AtomicU64>,
@@ -38,7 +40,7 @@ impl<T> Clone for Replicated<T> {
 }
 
 /// How far a call has come, for the case that its time is over.
-type Sent = Mutex<Option<CallId>>;
+pub(crate) type Sent = Mutex<Option<CallId>>;
 
 impl<T: StateMachine> Replicated<T> {
     /// Joins the group with the object of its members, or creates the group with `object` together
@@ -61,6 +63,10 @@ impl<T: StateMachine> Replicated<T> {
         }
         let timeout = config.gather_timeout;
         let shared = Arc::new(Shared::new(Machine::new(object, settings)));
+        // The first state, for a log that has all messages.
+        let is_logged = config.data_dir.is_some();
+        let first = is_logged.then(|| shared.read().try_snapshot().ok()).flatten();
+        let preloading = preload(&config, subgroup, shared.read().settings());
         let mut member = Member::new(Arc::clone(&shared), subgroup);
         let mut node = config.learn(&mut member, &mut |_| {}, &AtomicBool::new(false))?;
         if let Some(stopped) = shared.read().stopped() {
@@ -71,6 +77,9 @@ impl<T: StateMachine> Replicated<T> {
         }
         let publisher = Arc::new(node.publisher(subgroup)?.share());
         member.enter(node.id(), node.view(), Arc::downgrade(&publisher));
+        if let Some(access) = node.log(subgroup) {
+            member.begin_history(access, (first, preloading), node.view())?;
+        }
         let (me, nonces) = (node.id(), Arc::new(AtomicU64::new(random())));
         let group = node.start(member)?;
         let replicated = Replicated { shared, publisher, me, nonces };
@@ -98,7 +107,7 @@ impl<T: StateMachine> Replicated<T> {
         Ok(())
     }
 
-    fn sender(&self) -> SharedPublisher {
+    pub(crate) fn sender(&self) -> SharedPublisher {
         SharedPublisher::clone(&self.publisher)
     }
 
@@ -112,9 +121,14 @@ impl<T: StateMachine> Replicated<T> {
 
     /// Returns how this member ended, if a message was not sent because its group has. A machine that
     /// stops ends the group, which does not know why.
-    fn end_behind(&self, error: &SendError) -> Option<End> {
+    pub(crate) fn end_behind(&self, error: &SendError) -> Option<End> {
         let is_over = matches!(error, SendError::Ended(_));
         is_over.then(|| self.shared.waiting.ended()).flatten()
+    }
+
+    /// Returns a number that names a question or a tick of this process.
+    pub(crate) fn nonce(&self) -> u64 {
+        self.nonces.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns the id of this member.
@@ -155,8 +169,8 @@ impl<T: StateMachine> Replicated<T> {
         let sent = Sent::new(Some(id));
         let again = async {
             refuse_inside().map_err(|why| unknown(id, UnknownCause::NotAsked(why)))?;
-            let answer = self.send_call(call, id, &sent).await;
-            settle(id, answer.map_err(|error| uncertain(id, error))?, false)
+            let called = self.send_call(call, id, &sent).await;
+            settle(id, called.map_err(|error| uncertain(id, error))?.answer, false)
         };
         self.block(again, &sent, timeout)
     }
@@ -178,7 +192,7 @@ impl<T: StateMachine> Replicated<T> {
     pub async fn outcome_async<R: DeserializeOwned>(&self, id: CallId) -> Result<R, CallError> {
         let asked = async {
             refuse_inside()?;
-            let nonce = self.nonces.fetch_add(1, Ordering::Relaxed);
+            let nonce = self.nonce();
             let wait = self.shared.waiting.wait(Key::Ask(nonce));
             self.send(&Message::Ask { id, nonce }.encode()).await?;
             Ok(wait.result().await?)
@@ -222,7 +236,7 @@ impl<T: StateMachine> Replicated<T> {
         if Inside::is_running() {
             return Err(ReadError::InHandler);
         }
-        let nonce = self.nonces.fetch_add(1, Ordering::Relaxed);
+        let nonce = self.nonce();
         let wait = self.shared.waiting.wait(Key::Tick(nonce));
         if let Err(error) = self.sender().send_async(&Message::Tick { nonce }.encode()).await {
             return Err(self.end_behind(&error).map_or_else(|| error.into(), ReadError::End));
@@ -233,21 +247,32 @@ impl<T: StateMachine> Replicated<T> {
         self.shared.waiting.ended().map_or(Ok(value), |end| Err(end.into()))
     }
 
+    /// Watches a value of the object: `select` computes it from the object after each command, and the
+    /// watch returns each value that differs from the one before, beginning with the value now. The values
+    /// and their order are those of all members.
+    ///
+    /// `select` runs on the polling thread, so it is cheap, like the look-up of a key. The watch ends when
+    /// it is dropped.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn watch<R: PartialEq + Clone + Send + 'static>(
+        &self,
+        select: impl Fn(&T) -> R + Send + 'static,
+    ) -> Result<Watch<R>, ReadError> {
+        let watch = self.read(|object| self.shared.watches.add(object, select))?;
+        if let Some(end) = self.shared.waiting.ended() {
+            self.shared.watches.end(&end);
+        }
+        Ok(watch)
+    }
+
     /// Asks one other member. There is no such message: the result is always an error.
     ///
     /// # Errors
     /// [`Unsupported::Query`].
     pub fn query<R>(&self, _member: MemberId, _call: &Call<T, R>) -> Result<R, Unsupported> {
         Err(Unsupported::Query)
-    }
-
-    /// Reads the object as it was after so many commands. Earlier states are not kept: the result is
-    /// always an error.
-    ///
-    /// # Errors
-    /// [`Unsupported::ReadAt`].
-    pub fn read_at<R>(&self, _commands: u64, _read: impl FnOnce(&T) -> R) -> Result<R, Unsupported> {
-        Err(Unsupported::ReadAt)
     }
 
     /// Returns the number of commands that this member has executed.
@@ -274,7 +299,7 @@ impl<T: StateMachine> Replicated<T> {
         self.shared.waiting.ended()
     }
 
-    fn block<R>(
+    pub(crate) fn block<R>(
         &self,
         call: impl Future<Output = Result<R, CallError>>,
         sent: &Sent,
@@ -290,23 +315,29 @@ impl<T: StateMachine> Replicated<T> {
     }
 
     async fn call_noting<R: DeserializeOwned>(&self, call: &Call<T, R>, sent: &Sent) -> Result<R, CallError> {
+        let Called { id, answer, .. } = self.call_once(call, sent).await?;
+        settle(id, answer, true)
+    }
+
+    /// Calls a command with an id of its own. Notes in `sent` when its message is sent.
+    pub(crate) async fn call_once<R>(&self, call: &Call<T, R>, sent: &Sent) -> Result<Called, CallError> {
         refuse_inside()?;
         let (waiting, kept) = (&self.shared.waiting, self.shared.calls_kept);
         let mut admitted = waiting.admit(kept).await.map_err(NotDone::from)?;
-        let mut answer = self.send_call(call, admitted.id, sent).await?;
-        if answer == Answer::Refused(Refusal::NoSession) {
+        let mut called = self.send_call(call, admitted.id, sent).await?;
+        if called.answer == Answer::Refused(Refusal::NoSession) {
             // The session has expired, so this call was not executed. It is called once more.
             *sent.lock().unwrap_or_else(PoisonError::into_inner) = None;
             self.open(Some(admitted.id.session)).await?;
             drop(admitted);
             admitted = waiting.admit(kept).await.map_err(NotDone::from)?;
-            answer = self.send_call(call, admitted.id, sent).await?;
+            called = self.send_call(call, admitted.id, sent).await?;
         }
-        settle(admitted.id, answer, true)
+        Ok(called)
     }
 
     /// Sends a call, and returns its outcome.
-    async fn send_call<R>(&self, call: &Call<T, R>, id: CallId, sent: &Sent) -> Result<Answer, CallError> {
+    async fn send_call<R>(&self, call: &Call<T, R>, id: CallId, sent: &Sent) -> Result<Called, CallError> {
         let arguments = call.arguments.as_ref().map_err(|error| NotDone::Encode(error.clone()))?;
         let (command, since) = (call.command.id, call.command.since);
         let message = Message::Call { id, time_us: now_us(), command, since, arguments };
@@ -314,8 +345,25 @@ impl<T: StateMachine> Replicated<T> {
         let tracked = self.sender().send_tracked_async(&message.encode()).await;
         let receipt = tracked.map_err(|error| self.not_sent(error))?;
         *sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
-        answered(id, &wait, receipt).await
+        let answer = answered(id, &wait, receipt.clone()).await?;
+        Ok(Called { id, answer, receipt })
     }
+}
+
+/// Begins to read the snapshot of an earlier process.
+fn preload<T: StateMachine>(config: &Config, subgroup: &str, settings: &Settings) -> Preloading<T> {
+    match config.old_snapshots(subgroup) {
+        Ok(Some(snapshots)) => Preloading::start(snapshots, settings.clone()),
+        // The start will report what can't be read.
+        Ok(None) | Err(_) => Preloading::none(),
+    }
+}
+
+/// A call that was executed, or refused.
+pub(crate) struct Called {
+    pub(crate) id: CallId,
+    pub(crate) answer: Answer,
+    pub(crate) receipt: Receipt,
 }
 
 /// Waits for the outcome of a call, or for the certainty that it has none here.
@@ -337,7 +385,7 @@ async fn answered(id: CallId, wait: &Wait<'_>, mut receipt: Receipt) -> Result<A
 
 /// Turns the outcome of a call into its reply. `is_first` if no message with this id was sent
 /// before, so that a refusal means that it was not executed.
-fn settle<R: DeserializeOwned>(id: CallId, answer: Answer, is_first: bool) -> Result<R, CallError> {
+pub(crate) fn settle<R: DeserializeOwned>(id: CallId, answer: Answer, is_first: bool) -> Result<R, CallError> {
     match answer {
         Answer::Done(reply) => match postcard::take_from_bytes(&reply) {
             Ok((reply, [])) => Ok(reply),
@@ -369,7 +417,7 @@ fn refuse_inside() -> Result<(), NotDone> {
 }
 
 /// A time that is too far away for the clock becomes a year.
-fn deadline(timeout: Duration) -> Instant {
+pub(crate) fn deadline(timeout: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     Instant::now() + timeout.min(YEAR)
 }

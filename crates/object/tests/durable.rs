@@ -1,17 +1,18 @@
 //! Objects whose messages are logged: the state comes back when all members have ended.
 mod common;
 
-use common::{LONG, Scratch, Store, StoreCalls};
-use spindle::{Config, Durability, Group, LogSettings, MemberId, Subgroup};
-use spindle_object::{Replicated, Settings, StartError, Stopped};
+use common::{LONG, Scratch, Store, StoreCalls, block_on, wait_until};
+use spindle::{Config, Durability, Group, LogSettings, MemberId, NotDurable, Position, Subgroup};
+use spindle_object::{At, DurableError, ReadAtError, Replicated, Settings, StartError, Stopped};
 use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 /// The data directories of members, which are removed with the test.
 struct Data(Scratch);
 
 impl Drop for Data {
     fn drop(&mut self) {
-        (1..=2).for_each(|id| drop(std::fs::remove_dir_all(self.dir(id))));
+        (1..=4).for_each(|id| drop(std::fs::remove_dir_all(self.dir(id))));
     }
 }
 
@@ -29,15 +30,28 @@ impl Data {
     }
 
     fn join(&self, ids: &[u64]) -> Vec<Member> {
+        self.join_with(ids, |_| Settings::default())
+    }
+
+    fn join_with(&self, ids: &[u64], settings: impl Fn(u64) -> Settings) -> Vec<Member> {
         let count = ids.len() as u32;
         let joining: Vec<_> = ids
             .iter()
             .map(|id| {
-                let config = self.config(count, *id);
-                thread::spawn(move || start(config).unwrap())
+                let (config, settings) = (self.config(count, *id), settings(*id));
+                thread::spawn(move || Replicated::join(config, "all", Store::default(), settings).unwrap())
             })
             .collect();
         joining.into_iter().map(|thread| thread.join().unwrap()).collect()
+    }
+
+    /// The names of the files of a member's log that begin like this, in order.
+    fn files(&self, id: u64, begin: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir(id).join("log/subgroup-00000000")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| name.starts_with(begin) && !name.ends_with("tmp")).collect();
+        names.sort();
+        names
     }
 }
 
@@ -87,14 +101,189 @@ fn a_member_whose_log_lacks_the_first_messages_says_so() {
     let config = data.config(1, 1);
     let pruned = || Config { log: LogSettings { bytes_max: Some(1), ..config.log }, ..config.clone() };
     let (group, store) = start(pruned()).unwrap();
-    let has_segment = |number: u64| data.dir(1).join(format!("log/subgroup-00000000/segment-{number:016x}")).exists();
     // Until the first segment is pruned.
     let mut count = 0;
-    while count < 200 || has_segment(0) || has_segment(1) {
+    while count < 200 || !is_pruned_to(&data, 1) {
         store.call(&StoreCalls::add(format!("key {}", count % 10), 1), LONG).unwrap();
         count += 1;
     }
     finish(vec![(group, store)]);
     let error = start(pruned()).unwrap_err();
     let StartError::Stopped(Stopped::LogIncomplete { first: Some(_) }) = error else { panic!("{error}") };
+}
+
+#[test]
+fn a_durable_call_is_on_all_disks_and_says_why_not() {
+    let data = Data(Scratch::new("durable-calls"));
+    let members = data.join(&[1, 2]);
+    let add = StoreCalls::add("sum".to_owned(), 1);
+    assert_eq!(members[0].1.call_durable(&add, LONG).unwrap(), 1);
+    let sum = block_on(members[1].1.call_durable_async(&add));
+    assert_eq!(sum.unwrap(), 2);
+    finish(members);
+
+    let in_memory = Scratch::new("durable-memory");
+    let (_group, store) = in_memory.join(1);
+    let error = store.call_durable(&add, LONG).unwrap_err();
+    let DurableError::NotDurable { id, reply, why } = error else { panic!("{error}") };
+    assert_eq!((reply.unwrap(), why), (1, NotDurable::InMemory));
+    assert_eq!(store.outcome::<u64>(id, LONG).unwrap(), 1);
+}
+
+#[test]
+fn a_durable_call_with_too_few_members_has_its_reply() {
+    let data = Data(Scratch::new("durable-copies"));
+    let mut config = data.config(1, 1);
+    config.subgroups[0].durability = Durability::Logged { copies: 2 };
+    let (_group, store) = start(config).unwrap();
+    let error = store.call_durable(&StoreCalls::add("sum".to_owned(), 1), Duration::from_millis(100)).unwrap_err();
+    let DurableError::NotDurable { reply, why, .. } = error else { panic!("{error}") };
+    assert_eq!((reply.unwrap(), why), (1, NotDurable::TooFewCopies { present: 1, needed: 2 }));
+}
+
+/// Adds to a key until a condition holds, and returns the sum.
+fn add_until(store: &Replicated<Store>, what: &str, mut holds: impl FnMut() -> bool) -> u64 {
+    let (mut sum, until) = (0, Instant::now() + LONG);
+    while !holds() {
+        assert!(Instant::now() < until, "not in time: {what}");
+        sum = store.call_durable(&StoreCalls::add("sum".to_owned(), 1), LONG).unwrap();
+    }
+    sum
+}
+
+/// Whether the log of the first member begins behind this segment.
+fn is_pruned_to(data: &Data, segment: u64) -> bool {
+    data.files(1, "segment-").first().is_some_and(|first| *first > format!("segment-{segment:016x}"))
+}
+
+/// Settings with a snapshot after so many calls.
+fn every(commands: u64) -> Settings {
+    Settings { snapshot_every_commands: commands, snapshot_every_bytes: 0, ..Settings::default() }
+}
+
+fn assert_alike(members: &[Member], sum: u64) {
+    for (_, store) in members {
+        assert_eq!(store.read_latest(|store| store.entries["sum"], LONG).unwrap(), sum);
+    }
+    let digests: Vec<u64> = members.iter().map(|(_, store)| store.digest()).collect();
+    assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+}
+
+#[test]
+fn members_restart_from_different_snapshots_and_a_pruned_log() {
+    let data = Data(Scratch::new("durable-snapshots"));
+    // The third member writes none, and keeps its whole log.
+    let settings = |id| every([0, 7, 30, 0][id as usize]);
+    let mut members = data.join_with(&[1, 2, 3], settings);
+    for round in 0..2 {
+        let mut before: Vec<_> = (1..=2).map(|id| data.files(id, "snapshot-")).collect();
+        let sum = add_until(&members[0].1, "snapshots of two members", || {
+            let now: Vec<_> = (1..=2).map(|id| data.files(id, "snapshot-")).collect();
+            let is_new = now
+                .iter()
+                .zip(&before)
+                .all(|(now, before)| now.len() == 2 && now[0] > before.last().cloned().unwrap_or_default());
+            is_new && (round == 1 || is_pruned_to(&data, 0))
+        });
+        before.clear();
+        assert_eq!(data.files(3, "snapshot-"), [""; 0]);
+        assert_alike(&members, sum);
+        finish(members);
+        assert!(is_pruned_to(&data, 0));
+        members = data.join_with(&[[2, 3, 1], [3, 1, 2]][round], settings);
+        assert_alike(&members, sum);
+    }
+    finish(members);
+}
+
+#[test]
+fn members_that_joined_with_a_state_restart_without_those_before() {
+    let data = Data(Scratch::new("durable-joiners"));
+    let founders = data.join_with(&[1, 2], |_| every(5));
+    let sum = add_until(&founders[0].1, "a pruned log", || is_pruned_to(&data, 0));
+    // The second one is away while the first one prunes what it lacks.
+    let mut founders = founders.into_iter();
+    let (first, (group, store)) = (founders.next().unwrap(), founders.next().unwrap());
+    drop(store);
+    group.leave(LONG).unwrap();
+    let last = data.files(2, "segment-").last().cloned().unwrap();
+    let sum = sum.max(add_until(&first.1, "more of the log to be pruned", || {
+        data.files(1, "segment-").first().is_some_and(|first| *first > last)
+    }));
+    let mut joined = data.join_with(&[2, 3], |_| every(5));
+    assert_alike(&joined, sum);
+    wait_until("the states of both", || {
+        [2, 3]
+            .iter()
+            .all(|id| data.files(*id, "snapshot-").last().is_some_and(|name| name.ends_with("ffffffffffffffff")))
+    });
+    for (_, store) in &joined {
+        let read = |at| store.read_at(at, |store| store.entries["sum"], LONG);
+        assert_eq!(read(At::Time(SystemTime::now())).unwrap(), sum);
+        let error = read(At::Time(SystemTime::UNIX_EPOCH)).unwrap_err();
+        let ReadAtError::Pruned { oldest: Some(oldest), time: Some(time) } = error else { panic!("{error}") };
+        assert_eq!((read(At::Version(oldest)).unwrap(), read(At::Time(time)).unwrap()), (sum, sum));
+    }
+    drop(first.1);
+    first.0.leave(LONG).unwrap();
+    for round in 0..2 {
+        joined[0].1.call_durable(&StoreCalls::add("sum".to_owned(), 1), LONG).unwrap();
+        finish(joined);
+        joined = data.join_with(&[3, 2], |_| every(5));
+        assert_alike(&joined, sum + 1 + round);
+    }
+    finish(joined);
+}
+
+#[test]
+fn earlier_states_are_read_from_the_disk() {
+    let data = Data(Scratch::new("durable-history"));
+    let settings = || Settings { prunes_log: false, ..every(10) };
+    let members = data.join_with(&[1, 2], |_| settings());
+    let mut known = vec![];
+    for i in 1..=60 {
+        let (_, store) = &members[i as usize % 2];
+        store.call_durable(&StoreCalls::add("sum".to_owned(), 1), LONG).unwrap();
+        known.push((i, SystemTime::now(), store.logged().unwrap()));
+    }
+    wait_until("a snapshot of each", || [1, 2].iter().all(|id| data.files(*id, "snapshot-").len() > 1));
+    for (_, store) in &members {
+        for (sum, time, version) in known.iter().step_by(7) {
+            for at in [At::Time(*time), At::Version(*version)] {
+                assert_eq!(store.read_at(at, |store| store.entries["sum"], LONG).unwrap(), *sum, "{at:?}");
+            }
+        }
+        // The group is idle, and a message makes this time final.
+        let now = store.read_at(At::Time(SystemTime::now()), |store| store.entries["sum"], LONG).unwrap();
+        assert_eq!(now, 60);
+        assert_eq!(store.read_at(At::Time(SystemTime::UNIX_EPOCH), Store::len, LONG).unwrap(), 0, "before the first");
+        let soon = SystemTime::now() + Duration::from_millis(50);
+        assert_eq!(store.read_at(At::Time(soon), |store| store.entries["sum"], LONG).unwrap(), 60);
+        assert!(SystemTime::now() > soon);
+        let later = Position { epoch: spindle::ViewId(99), sequence: 0 };
+        let error = store.read_at(At::Version(later), Store::len, Duration::from_millis(20)).unwrap_err();
+        assert!(matches!(error, ReadAtError::TimedOut { logged: Some(_), .. }), "{error}");
+    }
+    finish(members);
+    // The same after a restart.
+    let members = data.join_with(&[2, 1], |_| settings());
+    let (sum, time, _) = known[30];
+    assert_eq!(members[0].1.read_at(At::Time(time), |store| store.entries["sum"], LONG).unwrap(), sum);
+    finish(members);
+}
+
+#[test]
+fn a_read_of_a_pruned_state_says_which_is_the_oldest() {
+    let data = Data(Scratch::new("durable-history-pruned"));
+    let mut members = data.join_with(&[1], |_| every(5));
+    let (_, store) = &members[0];
+    let early = SystemTime::now();
+    let sum = add_until(store, "a pruned log", || is_pruned_to(&data, 2));
+    let error = store.read_at(At::Time(early), Store::len, LONG).unwrap_err();
+    let ReadAtError::Pruned { oldest: Some(oldest), time: Some(time) } = error else { panic!("{error}") };
+    assert!(time > early);
+    // Without another call no snapshot replaces that one.
+    let then = store.read_at(At::Version(oldest), |store| store.entries["sum"], LONG);
+    assert!(matches!(then, Ok(then) if then < sum) || matches!(then, Err(ReadAtError::Pruned { .. })), "{then:?}");
+    finish(members.split_off(0));
 }

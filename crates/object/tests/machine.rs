@@ -282,6 +282,7 @@ impl Chance {
             reply_bytes_max: self.next(30) as u32,
             replies_bytes_max: self.next(100),
             digest_every: self.next(4),
+            ..Settings::default()
         }
     }
 }

@@ -1,39 +1,14 @@
 //! Members of real groups, on threads of this process.
 mod common;
 
-use common::{LONG, Scratch, Store, StoreCalls};
+use common::{LONG, Scratch, Store, StoreCalls, block_on};
 use spindle::Order;
 use spindle_object::{
-    CallError, CallId, End, NotDone, ReadError, Refusal, Replicated, SessionId, Settings, StartError, StateMachine,
-    Stopped, UnknownCause, Unsupported,
+    At, CallError, CallId, End, NotDone, ReadAtError, ReadError, Refusal, Replicated, SessionId, Settings, StartError,
+    StateMachine, Stopped, UnknownCause, Unsupported,
 };
-use std::future::Future;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs a future without any runtime.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = std::pin::pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let until = Instant::now() + LONG;
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        assert!(Instant::now() < until, "the future is never ready");
-        thread::park_timeout(Duration::from_millis(100));
-    }
-}
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 #[test]
 fn calls_from_all_members_and_many_threads_are_executed_once_each() {
@@ -207,7 +182,8 @@ fn what_is_not_there_is_unsupported() {
     let scratch = Scratch::new("unsupported");
     let (_group, store) = scratch.join(1);
     assert_eq!(store.query(store.member(), &StoreCalls::roll()).unwrap_err(), Unsupported::Query);
-    assert_eq!(store.read_at(1, Store::len).unwrap_err(), Unsupported::ReadAt);
+    let error = store.read_at(At::Time(SystemTime::now()), Store::len, LONG).unwrap_err();
+    assert!(matches!(error, ReadAtError::NoLog), "{error}");
     let mut fifo = scratch.config(1);
     fifo.subgroups[0].order = Order::Fifo;
     let refused = Replicated::join(fifo, "all", Store::default(), Settings::default());
@@ -234,4 +210,34 @@ fn commands_have_stable_numbers() {
         ]
     );
     assert_eq!((Store::STATE, Store::VERSION), (3, 1));
+}
+
+#[test]
+fn a_watch_shows_each_change_in_order() {
+    let scratch = Scratch::new("watch");
+    let members = scratch.group(2);
+    members[0].1.call(&StoreCalls::put("a", 1), LONG).unwrap();
+    let latest = members[1].1.read_latest(|store| store.entries["a"], LONG).unwrap();
+    let watch = members[1].1.watch(|store| store.entries.get("a").copied()).unwrap();
+    let panics = members[1].1.watch(|store| assert!(store.len() < 2, "the test wants it")).unwrap();
+    for value in [2, 2, 3] {
+        members[0].1.call(&StoreCalls::put("a", value), LONG).unwrap();
+        members[0].1.call(&StoreCalls::put("b", value), LONG).unwrap();
+    }
+    members[0].1.call(&StoreCalls::clear(), LONG).unwrap();
+    let next = || watch.next(LONG).unwrap().map(|changed| (changed.value, changed.missed)).unwrap();
+    assert_eq!((latest, [next(), next(), next()]), (1, [(Some(2), 0), (Some(3), 0), (None, 0)]));
+    assert_eq!(watch.next(Duration::ZERO).unwrap(), None);
+    // More changes than are kept.
+    for value in 0..1030 {
+        members[0].1.call(&StoreCalls::put("a", value), LONG).unwrap();
+    }
+    members[1].1.read_latest(|_| (), LONG).unwrap();
+    assert_eq!((next(), next()), ((Some(6), 6), (Some(7), 0)));
+    assert_eq!(panics.next(Duration::ZERO).unwrap(), None);
+    for (group, store) in members {
+        drop((store, group));
+    }
+    let end = std::iter::repeat_with(|| watch.next(LONG)).find_map(Result::err).unwrap();
+    assert!(matches!(end, End::Left | End::Ended(_)), "{end}");
 }

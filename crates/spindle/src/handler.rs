@@ -5,7 +5,7 @@ use crate::lag::Lag;
 use crate::mesh::Mesh;
 use crate::transfer::{Snapshot, State};
 use spindle_core::control::Incarnation;
-use spindle_core::{MemberId, Message, Position, SubgroupId, View};
+use spindle_core::{MemberId, Message, Position, SubgroupId, View, ViewId};
 
 /// The messages of one upcall, lent in place: an iterator over [`Message`].
 pub type Batch<'a> = spindle_core::Batch<'a, Mesh>;
@@ -147,6 +147,11 @@ pub struct LoggedExtent {
     /// True if the log has all messages since the subgroup was created. If not, older messages were
     /// pruned, or the member entered the subgroup later.
     pub is_complete: bool,
+    /// The last message that was pruned, if some were.
+    pub pruned: Option<Position>,
+    /// The epoch from which on no message is missing; `None` if none is missing at all, pruned ones
+    /// apart.
+    pub complete_since: Option<ViewId>,
 }
 
 /// A message in the log of a member.

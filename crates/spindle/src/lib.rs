@@ -58,7 +58,7 @@ pub use handles::{
 };
 pub use histogram::Histogram;
 pub use lag::Lag;
-pub use logs::{CatchUpStatus, LogStatus};
+pub use logs::{CatchUpStatus, LogAccess, LogStatus};
 #[cfg(feature = "prometheus")]
 pub use metrics::Metrics;
 pub use node::{Node, Poll};

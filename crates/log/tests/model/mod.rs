@@ -311,7 +311,10 @@ impl Model {
         self.snapshot_started = Some(version);
         let mut writer = self.store.as_ref().expect("open").snapshots(SUBGROUP)?.begin(version, 1)?;
         snapshot_content(version).chunks(5000).try_for_each(|part| writer.write(part))?;
-        writer.finish()?;
+        let kept = self.snapshot.filter(|_| self.random.one_in(2));
+        writer.finish_beside(kept)?;
+        let found = self.store.as_ref().expect("open").snapshots(SUBGROUP)?.versions()?;
+        assert_eq!(found, [Some(version), kept].into_iter().flatten().collect::<Vec<_>>());
         self.snapshot = Some(version);
         Ok(())
     }

@@ -4,7 +4,11 @@ use serde::{Deserialize, Serialize};
 use spindle::{Config, Group};
 use spindle_object::{Context, Replicated, Settings, StartError, StateMachine, commands};
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 /// Longer than any step takes on a busy machine.
@@ -55,6 +59,28 @@ impl Store {
 
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future without any runtime.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let until = Instant::now() + LONG;
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Task::from_waker(&waker)) {
+            return output;
+        }
+        assert!(Instant::now() < until, "the future is never ready");
+        thread::park_timeout(Duration::from_millis(100));
     }
 }
 

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{debug, warn};
 
+mod access;
 #[cfg(test)]
 mod catch_up_tests;
 mod catching_up;
@@ -35,6 +36,8 @@ mod subgroup_log;
 #[cfg(test)]
 mod tests;
 
+use access::CompleteSince;
+pub use access::LogAccess;
 pub use catching_up::CatchUpStatus;
 pub(crate) use catching_up::LogCatchUp;
 use lacking::Lack;
@@ -59,6 +62,8 @@ pub(crate) struct Logs {
     me: MemberId,
     /// The newest view that is to be on disk.
     record: RestartRecord,
+    /// By the name of a log, for other threads.
+    since: BTreeMap<String, CompleteSince>,
     /// The view that the thread has to write, if it had no room for the order.
     unordered: bool,
     /// The newest view that is on disk, or why it is not.
@@ -150,6 +155,8 @@ impl Logs {
             numbers.push((name.clone(), number, lacks));
         }
         write(&mut store, &record)?;
+        let snapshots = numbers.iter().map(|(_, number, _)| store.snapshots(*number));
+        let snapshots = snapshots.collect::<Result<Vec<_>, Error>>()?;
         let notices = Arc::clone(control_plane.notices());
         let (told, meters) = (Arc::clone(&notices), LogMeters::default());
         for (_, number, _) in &numbers {
@@ -161,10 +168,13 @@ impl Logs {
             told.ring();
         };
         let writer = Writer::start(store, report)?;
-        let (mut logs, mut vacant) = (vec![], BTreeMap::new());
-        for (name, number, lacks) in numbers {
-            let log = SubgroupLog::new(writer.appender(number)?, lacks, replays, meters.clone());
+        let (mut logs, mut vacant, mut since) = (vec![], BTreeMap::new(), BTreeMap::new());
+        for ((name, number, lacks), snapshots) in numbers.into_iter().zip(snapshots) {
+            let (appender, complete_since) = (writer.appender(number)?, CompleteSince::default());
+            let shared = (snapshots, complete_since.clone(), meters.clone());
+            let log = SubgroupLog::new(&name, appender, (lacks, replays), shared);
             logs.push((number, Arc::clone(&log.frontier)));
+            since.insert(name.clone(), complete_since);
             vacant.insert(name, log);
         }
         if terms.log.bytes_max.is_some() || terms.log.age_max.is_some() {
@@ -176,12 +186,16 @@ impl Logs {
         debug!(target: TARGET, view = view.id.0, "logs opened");
         let recorded = Arc::new(Mutex::new(Ok(view.id)));
         let (writer, stalled, wait_max) = (Some(writer), None, terms.log.wait_max);
-        Ok(Some(Logs { writer, vacant, me, record, unordered: false, recorded, notices, stalled, wait_max }))
+        let mut logs =
+            Logs { writer, vacant, me, record, since, unordered: false, recorded, notices, stalled, wait_max };
+        logs.share_origins();
+        Ok(Some(logs))
     }
 
     /// Orders to write `view`, which was decided, to the disk.
     pub(crate) fn record(&mut self, view: &View) {
         self.record.learn(view.clone(), self.me);
+        self.share_origins();
         self.order();
     }
 
@@ -210,7 +224,13 @@ impl Logs {
     /// Notes that the log of a subgroup has got all records after `last` from a complete log.
     pub(crate) fn caught_up(&mut self, name: &str, last: Option<Position>) {
         self.record.caught_up(name, last);
+        self.share_origins();
         self.order();
+    }
+
+    /// Shows other threads since when the logs are complete.
+    fn share_origins(&mut self) {
+        self.since.iter().for_each(|(name, since)| since.set(self.complete_since(name)));
     }
 
     /// The view since which the log of a subgroup has all messages; `None` if it has all.
@@ -223,12 +243,6 @@ impl Logs {
         if self.unordered {
             self.order();
         }
-    }
-
-    /// Whether the log of a subgroup lacks no message that was sent while this member, or another one
-    /// whose log it has got, was in the subgroup.
-    pub(crate) fn is_complete(&self, name: &str) -> bool {
-        self.complete_since(name).is_none()
     }
 
     /// Takes the log of a subgroup, once.

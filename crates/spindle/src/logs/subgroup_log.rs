@@ -1,11 +1,11 @@
 //! The log of one subgroup, at the polling thread.
+use super::access::{CompleteSince, LogAccess};
 use super::meter::{LogMeter, LogMeters};
 use super::{CatchUpStatus, DurableFrontier, Lack, Replay, TARGET, position};
 use crate::error::Ended;
-use crate::handler::LoggedExtent;
 use crate::histogram::Histogram;
 use spindle_core::{Position, Record, Records, Rows, SubgroupSpec, ViewId};
-use spindle_log::{Appender, Error, LoggedMessage, Readers, Version};
+use spindle_log::{Appender, Error, LoggedMessage, Readers, Snapshots, Version};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,8 @@ use tracing::warn;
 /// The log of one subgroup, at the polling thread.
 pub(crate) struct SubgroupLog {
     pub(super) appender: Appender,
+    /// For other threads.
+    pub(crate) access: LogAccess,
     /// Whether the subgroup is logged: it may be the successor of a logged one.
     is_active: bool,
     /// The messages that the log has got.
@@ -77,8 +79,16 @@ pub struct LogStatus {
 impl SubgroupLog {
     /// Returns the log that continues with `appender`. It may lack records of older epochs. `replays`
     /// says that the member was started again.
-    pub(super) fn new(appender: Appender, lacks: bool, replays: bool, meters: LogMeters) -> SubgroupLog {
+    pub(super) fn new(
+        name: &str,
+        appender: Appender,
+        (lacks, replays): (bool, bool),
+        (snapshots, since, meters): (Snapshots, CompleteSince, LogMeters),
+    ) -> SubgroupLog {
+        let (frontier, writer) = (Arc::default(), (appender.handle(), appender.subgroup()));
+        let access = LogAccess::new(name, (appender.readers(), snapshots), writer, Arc::clone(&frontier), since);
         SubgroupLog {
+            access,
             meters,
             last_before: appender.last().map(|(last, _)| position(last)),
             has_all: false,
@@ -90,7 +100,7 @@ impl SubgroupLog {
             is_active: false,
             taken: 0,
             of_epoch: (ViewId(0), 0),
-            frontier: Arc::default(),
+            frontier,
             on_disk: None,
             was_blocked: false,
             is_blocked: false,
@@ -101,13 +111,6 @@ impl SubgroupLog {
     #[cfg(test)]
     pub(crate) fn appender_mut(&mut self) -> &mut Appender {
         &mut self.appender
-    }
-
-    /// Returns what the log contains.
-    pub(crate) fn extent(&self, name: &str, is_complete: bool) -> LoggedExtent {
-        let readers = self.appender.readers();
-        let first = readers.oldest().map(position);
-        LoggedExtent { subgroup: name.to_string(), first, is_complete: is_complete && readers.floor().is_none() }
     }
 
     /// Returns what the replay of all records before the first epoch of this process reads, once these

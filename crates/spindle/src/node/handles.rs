@@ -3,6 +3,7 @@
 use super::Node;
 use crate::error::HandleError;
 use crate::handles::{Publisher, Receiver, SubgroupHandles};
+use crate::logs::LogAccess;
 use spindle_core::{Change, Rank, SubgroupId, View};
 use spindle_fabric::region::check_room;
 use std::sync::Arc;
@@ -30,6 +31,12 @@ impl Node {
             None if self.running => Err(HandleError::Running { name }),
             None => Err(HandleError::NoSender { name }),
         }
+    }
+
+    /// Returns the log of a logged subgroup that this member is in, for other threads.
+    pub fn log(&self, subgroup: &str) -> Option<LogAccess> {
+        let of_subgroup = self.handles.iter().find(|of_subgroup| of_subgroup.name == subgroup)?;
+        of_subgroup.home().and(of_subgroup.log.as_ref()).map(|log| log.access.clone())
     }
 
     #[cfg(test)]

@@ -26,7 +26,7 @@ impl Node {
     /// [`Ended::Log`]: a log can't be read.
     #[cold]
     pub(super) fn replay(&mut self, handler: &mut impl Handler) -> Result<bool, Ended> {
-        let Node { handles, logs, shared, .. } = self;
+        let Node { handles, shared, .. } = self;
         let wants = !self.is_restored && handler.replays();
         let (mut has_worked, mut failed) = (false, Ok(()));
         self.replays = false;
@@ -41,7 +41,7 @@ impl Node {
             let Some(before) = log.replayed_before() else { continue };
             let _running = shared.handler.enter();
             if matches!(log.replay, Some(Replay::Due)) {
-                let extent = log.extent(name, logs.as_ref().is_some_and(|logs| logs.is_complete(name)));
+                let extent = log.access.extent();
                 let from = handler.replay_from(id, &extent).zip(extent.first).map(|(from, first)| from.max(first));
                 let begun = from.map(|from| {
                     info!(target: TARGET, subgroup = name, from = %from, "the log is replayed");
