@@ -120,7 +120,14 @@ fn history<P: Clone>(own: &Instance<P>) -> InstanceHistory<P> {
             payload: sample.data.clone()?,
         })
     });
-    let end = own.samples.iter().find(|sample| sample.data.is_none());
+    let announced = own.samples.iter().find(|sample| sample.data.is_none());
+    let announced = announced.map(|sample| (sample.writer, sample.source_timestamp, sample.position));
+    // The sample that announced the end may have been taken.
+    let last = own.samples.back().filter(|_| own.state != InstanceState::Alive);
+    let end = announced.or_else(|| {
+        let (last, (time, writer)) = (last?, own.newest?);
+        Some((writer, time, last.position))
+    });
     let writers = own.writers.iter();
     InstanceHistory {
         instance: own.handle,
@@ -131,6 +138,6 @@ fn history<P: Clone>(own: &Instance<P>) -> InstanceHistory<P> {
             .collect(),
         newest: own.newest,
         samples: samples.collect(),
-        end: end.map(|sample| (sample.writer, sample.source_timestamp, sample.position)),
+        end,
     }
 }

@@ -310,3 +310,48 @@ fn a_late_set_without_its_end_goes_with_its_writer() {
     assert_eq!(reader.cache.forget_departed(position(51)).lost, 1);
     assert_eq!(reader.cache.footprint(), 0);
 }
+
+/// A set that is accepted fits as a whole, also beside samples that the application holds.
+#[test]
+fn a_set_that_is_accepted_fits() {
+    let (mut committed, mut rejected) = (0, 0);
+    for seed in 1..300 {
+        let mut chance = Chance::new(seed);
+        let mut qos = if chance.one_in(2) { keep_all() } else { keep_last(2) };
+        qos.resource_limits.max_samples = Length::Limited(chance.pick(&[4, 6]));
+        qos.resource_limits.max_instances = Length::Limited(3);
+        qos.resource_limits.max_samples_per_instance = Length::Limited(3);
+        let mut reader = coherent(&qos);
+        let mut loans = Vec::new();
+        for number in 1..60 {
+            let count = chance.below(4);
+            for _ in 0..count {
+                send(&mut reader, number, chance.below(4) as u8, number as u8);
+            }
+            if chance.one_in(3) {
+                reader.write(B, chance.below(4) as u8, 0);
+            }
+            let before = reader.cache.counters().sets_committed;
+            reader.effects.clear();
+            end(&mut reader, number, count as u32);
+            if reader.cache.counters().sets_committed > before {
+                assert_eq!(reader.effects[0].rejected, [], "seed {seed}, set {number}");
+                committed += 1;
+            } else {
+                rejected += usize::from(count > 0);
+            }
+            let select = Select::any().max_samples(1 + chance.below(3));
+            let found = match chance.below(4) {
+                0 => reader.cache.read(&select, at(0)),
+                1 | 2 => reader.cache.take(&select, at(0)),
+                _ => continue,
+            };
+            loans.extend(found.map(|selection| selection.loan));
+            if chance.one_in(2) && !loans.is_empty() {
+                let loan = loans.swap_remove(chance.below(loans.len()));
+                reader.cache.return_loan(loan).unwrap();
+            }
+        }
+    }
+    assert!(committed > 1000 && rejected > 1000, "{committed} committed, {rejected} rejected");
+}

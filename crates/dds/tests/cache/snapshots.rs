@@ -3,6 +3,7 @@ use crate::sets::in_set;
 use crate::support::*;
 use ChangeKind::*;
 use spindle_dds::cache::*;
+use spindle_dds::instance::{InstanceState, SampleState, StateMask};
 use spindle_dds::policy::*;
 use spindle_dds::qos::{DataReaderQos, SubscriberQos};
 use std::collections::BTreeMap;
@@ -221,4 +222,21 @@ fn the_history_makes_a_late_joiner_equal() {
         };
         assert_eq!(values(&mut joiner), values(&mut store), "seed {seed}");
     }
+}
+
+#[test]
+fn the_history_says_that_an_instance_is_disposed() {
+    let mut store = Fixture::of(&keep_all());
+    store.write(A, 1, 1);
+    let _ = store.read(&Select::any()).unwrap();
+    store.change(A, Dispose, 1, 0);
+    // The application of the store takes the sample that says so.
+    let unread = StateMask::ANY.sample(&[SampleState::NotRead]);
+    assert_eq!(text(&store.take(&Select::any().states(unread)).unwrap()), "1!");
+    let mut joiner = Fixture::of(&keep_all());
+    for (position, event) in store.cache.history() {
+        let _ = joiner.cache.deliver(position, event, at(0));
+    }
+    assert_eq!(joiner.state(1), Some(InstanceState::NotAliveDisposed));
+    assert_eq!(joiner.taken(), "1=1 1!");
 }
