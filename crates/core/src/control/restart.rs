@@ -206,10 +206,16 @@ impl Restart {
         &self.setup.logs
     }
 
-    /// Notes the logs of this process: records have come, and are on disk.
-    pub fn set_logs(&mut self, logs: Vec<LogState>, now: Time) {
+    /// Notes the logs of this process: records have come, and are on disk. `gaps` names logs for which the
+    /// others had no older records any more: this member is not in the view if another one has a complete
+    /// log.
+    pub fn set_logs(&mut self, logs: Vec<LogState>, gaps: &[LogOrigin], now: Time) {
         self.at(now);
-        if logs == self.setup.logs {
+        let before = self.record.origins.clone();
+        gaps.iter().for_each(|gap| self.record.note_origin(gap));
+        if before != self.record.origins {
+            self.persist();
+        } else if logs == self.setup.logs {
             return;
         }
         self.setup.logs = logs;

@@ -14,7 +14,7 @@ use crate::checkers::restart_history::RestartHistory;
 use crate::checkers::{Checked, Invariant, Violation};
 use crate::random::{Random, mix};
 pub use outcome::{RestartCounts, RestartOutcome};
-use spindle_core::control::{LogState, Restart, RestartMessage, RestartRecord, RestartView};
+use spindle_core::control::{LogOrigin, LogState, Restart, RestartMessage, RestartRecord, RestartView};
 use spindle_core::{Durability, MemberId, Position, Process, Rank, SubgroupSpec, Time, View, ViewId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -88,6 +88,8 @@ enum RestartEvent {
         seat: usize,
         nonce: u32,
         log: usize,
+        /// The records that no source had.
+        gap: Option<LogOrigin>,
     },
     Crash {
         seat: usize,
@@ -416,7 +418,7 @@ impl<'s> RestartWorld<'s> {
                 self.synced(seat, nonce, log, length, caught_up)?;
             }
             RestartEvent::CatchUp { seat, nonce, log } => self.catch_up(seat, nonce, log)?,
-            RestartEvent::Levelled { seat, nonce, log } => self.levelled(seat, nonce, log)?,
+            RestartEvent::Levelled { seat, nonce, log, gap } => self.levelled(seat, nonce, log, gap)?,
             RestartEvent::Crash { seat, nonce, down_ns } => {
                 if self.running(seat, nonce).is_some() && !self.is_calm {
                     self.crash(seat, down_ns);

@@ -71,7 +71,7 @@ impl ControlPlane {
             if let control::ControlEvent::Died(id) = &one
                 && let Some(restart) = &mut self.restart
             {
-                restart.gone(*id, now);
+                restart.gone(*id);
             }
             if let control::ControlEvent::Bootstrap { from, nonce, config, words } = &one {
                 if restarting::is_of_restart(words) {

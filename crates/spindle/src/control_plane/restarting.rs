@@ -1,16 +1,15 @@
 //! Restarts a group whose processes have all ended: the core's [`Restart`] decides, and the data
 //! directory stores its records.
-use super::{ControlPlane, ControlPlaneEvent};
-use crate::logs::{LogCatchUp, RecordServer, RecordSource};
-use crate::old_logs::{OldLogs, position, version};
+use super::ControlPlane;
+use crate::old_logs::OldLogs;
 use spindle_core::control::{
-    Card, CatchUpAim, ControlEvent, ControlMessage, LogState, LongestLog, Me, NoRecords, RecordBound, RecordOrder,
-    Restart, RestartMessage, RestartOutput, RestartSetup, RestartTo, RestartView, RestartWait, WantedRecords,
+    Card, ControlMessage, LogOrigin, LogState, LongestLog, Me, Restart, RestartMessage, RestartOutput, RestartSetup,
+    RestartTo, RestartView, RestartWait,
 };
 use spindle_core::limits::BOOTSTRAP_WORDS_MAX;
-use spindle_core::{MemberId, Position, Process, Time, ViewId};
-use spindle_log::{Error, Version};
-use std::collections::{BTreeMap, BTreeSet};
+use spindle_core::{MemberId, Process, Time, ViewId};
+use spindle_log::Error;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tracing::{error, trace};
 
@@ -32,9 +31,8 @@ pub(crate) struct RestartDriver {
     begun: Option<RestartView>,
     /// The last record of each log, once the restart is decided.
     decided: Option<Vec<LogState>>,
-    /// The logs that get records from others, by name.
-    catch_ups: BTreeMap<String, LogCatchUp>,
-    record_server: RecordServer,
+    /// The logs that have to get records from others.
+    behind: Vec<LongestLog>,
     failed: Option<Error>,
 }
 
@@ -49,23 +47,10 @@ impl RestartDriver {
         now: Time,
     ) -> RestartDriver {
         let setup = RestartSetup { me, record: old.record().clone(), logs: old.states().to_vec(), lost };
-        let (leaders, begun, decided, catch_ups, record_server, failed) = Default::default();
+        let (leaders, begun, decided, behind, failed) = Default::default();
         let (inner, incarnation) = (Restart::new(setup, now), old.incarnation());
         let (old, nonce, me) = (Some(old), me.nonce, process);
-        RestartDriver {
-            inner,
-            old,
-            incarnation,
-            me,
-            nonce,
-            config,
-            leaders,
-            begun,
-            decided,
-            catch_ups,
-            record_server,
-            failed,
-        }
+        RestartDriver { inner, old, incarnation, me, nonce, config, leaders, begun, decided, behind, failed }
     }
 
     /// Notes whether this process may lead, and which processes of its host may.
@@ -80,9 +65,8 @@ impl RestartDriver {
     }
 
     /// Notes that a process has ended.
-    pub(crate) fn gone(&mut self, id: MemberId, now: Time) {
+    pub(crate) fn gone(&mut self, id: MemberId) {
         self.inner.gone(id);
-        self.catch_ups.values_mut().for_each(|catch_up| catch_up.lost(id, now));
     }
 
     /// Whether another process has to lead.
@@ -110,14 +94,31 @@ impl RestartDriver {
         self.failed.take()
     }
 
+    /// Takes the logs that have to get records from others. They are named again until they have them.
+    pub(crate) fn take_behind(&mut self) -> Vec<LongestLog> {
+        std::mem::take(&mut self.behind)
+    }
+
+    /// The logs on disk, until a view has begun with them.
+    pub(crate) fn old_logs(&mut self) -> Option<&mut OldLogs> {
+        self.old.as_mut()
+    }
+
+    /// Reports the logs on disk, to which records have been appended, and those for which no process has
+    /// the older ones any more.
+    pub(crate) fn report_logs(&mut self, gaps: &[LogOrigin], now: Time) {
+        if let Some(old) = &self.old {
+            self.inner.set_logs(old.states().to_vec(), gaps, now);
+        }
+    }
+
     /// Whether it has begun a view.
     pub(crate) fn has_begun(&self) -> bool {
         self.decided.is_some()
     }
 
     fn patience(&self, now: Time) -> Duration {
-        let catch_ups = self.catch_ups.values().map(|catch_up| catch_up.patience(now));
-        catch_ups.min().unwrap_or(Duration::MAX).min(self.inner.wake_at().since(now))
+        self.inner.wake_at().since(now)
     }
 
     /// Takes in a message. Returns the places of processes that it names.
@@ -160,101 +161,14 @@ impl RestartDriver {
                         self.failed = Some(error);
                     }
                 },
-                RestartOutput::CatchUp(logs) => {
-                    if let Err(error) = logs.into_iter().try_for_each(|log| self.catch_up(log, now)) {
-                        self.fail(error);
-                    }
-                }
+                RestartOutput::CatchUp(logs) => self.behind = logs,
                 RestartOutput::Begin(value) => {
-                    // Its logs have all records.
-                    if let Err(error) = self.end_catch_ups() {
-                        self.fail(error);
-                    }
                     self.decided = Some(value.logs.clone());
                     self.begun = Some(*value);
                 }
             }
         }
         None
-    }
-
-    fn fail(&mut self, error: Error) {
-        error!(target: TARGET, reason = %error, "logs can't be written");
-        self.failed = Some(error);
-    }
-
-    /// Ends what appends to logs.
-    fn end_catch_ups(&mut self) -> Result<(), Error> {
-        let running = std::mem::take(&mut self.catch_ups);
-        running.into_values().try_for_each(|catch_up| catch_up.abandon().map(drop))
-    }
-
-    /// Lets a log get the records that it lacks from processes that have them.
-    fn catch_up(&mut self, longest: LongestLog, now: Time) -> Result<(), Error> {
-        let LongestLog { state: LogState { name, last, .. }, holders } = longest;
-        let (Some(old), Some(last)) = (&mut self.old, last) else { return Ok(()) };
-        let (me, bound) = (self.me.id, RecordBound::Through(last));
-        if !self.catch_ups.contains_key(&name) {
-            let appender = old.appender(&name)?;
-            if appender.last().map(|(last, _)| position(last)) == Some(last) {
-                return Ok(());
-            }
-            let catch_up = LogCatchUp::new(&name, &appender, (bound, CatchUpAim::All), me, now);
-            self.catch_ups.insert(name.clone(), catch_up);
-        }
-        if let Some(catch_up) = self.catch_ups.get_mut(&name) {
-            catch_up.set_bound(bound, now);
-            catch_up.set_sources(holders.iter().map(|holder| holder.id).filter(|id| *id != me).collect(), now);
-        }
-        Ok(())
-    }
-
-    /// Takes the next steps of the logs that get records. A log that has ended, and lacks more, begins again
-    /// with the leader's next message.
-    fn step_catch_ups(&mut self, control_plane: &mut ControlPlane) -> Result<(), Error> {
-        let mut moved = vec![];
-        for (name, catch_up) in &mut self.catch_ups {
-            let before = catch_up.at();
-            let end = catch_up.step(self.incarnation, control_plane)?;
-            if end.is_some() || catch_up.at() != before {
-                moved.push((name.clone(), end));
-            }
-        }
-        let Some(old) = self.old.as_mut().filter(|_| !moved.is_empty()) else { return Ok(()) };
-        for (name, end) in moved {
-            if let Some((catch_up, end)) = end.and_then(|end| Some((self.catch_ups.remove(&name)?, end))) {
-                catch_up.finish(end);
-            }
-            old.look(&name)?;
-        }
-        self.inner.set_logs(old.states().to_vec(), control_plane.now());
-        Ok(())
-    }
-
-    /// Sends records to a process that restarts, too.
-    fn serve(&self, order: RecordOrder, control_plane: &mut ControlPlane) {
-        let source = self.source(&order.wanted);
-        self.record_server.serve(order, source, control_plane);
-    }
-
-    /// Returns a log as a source for a process that lacks these records.
-    fn source(&self, wanted: &WantedRecords) -> Result<RecordSource, NoRecords> {
-        let old = self.old.as_ref().ok_or(NoRecords::NotMember)?;
-        if self.catch_ups.contains_key(&wanted.subgroup) {
-            return Err(NoRecords::CatchingUp);
-        }
-        let readers = old.readers(&wanted.subgroup).ok().flatten().ok_or(NoRecords::NotMember)?;
-        let origins = old.record().origins.iter().filter(|origin| origin.name == wanted.subgroup);
-        let since = origins.map(|origin| origin.since).max();
-        let lacks = |since: &ViewId| !wanted.may_skip && wanted.after.is_none_or(|after| after.epoch < *since);
-        if let Some(epoch) = since.filter(lacks) {
-            return Err(NoRecords::Pruned { oldest: Position { epoch, sequence: 0 } });
-        }
-        let is_complete = match wanted.bound {
-            RecordBound::Through(last) => readers.durable().is_some_and(|durable| durable >= version(last)),
-            RecordBound::Before(_) => false,
-        };
-        Ok(RecordSource { readers, is_complete, begins: Version::MIN })
     }
 }
 
@@ -270,13 +184,8 @@ impl ControlPlane {
     }
 
     /// Ends this process's part in the restart of its group, which lives. Returns the old logs.
-    ///
-    /// # Errors
-    /// Those of a log that gets records: nothing more reaches the disk.
-    pub(crate) fn end_restart(&mut self) -> Result<Option<OldLogs>, Error> {
-        let Some(mut restart) = self.restart.take() else { return Ok(None) };
-        restart.end_catch_ups()?;
-        Ok(restart.old)
+    pub(crate) fn end_restart(&mut self) -> Option<OldLogs> {
+        self.restart.take()?.old
     }
 
     /// Keeps old logs until this process continues them.
@@ -322,34 +231,6 @@ impl ControlPlane {
         }
     }
 
-    /// Takes an event about records of logs, if this process restarts its group.
-    pub(crate) fn restart_takes(&mut self, event: ControlPlaneEvent) -> Option<ControlPlaneEvent> {
-        let Some(mut restart) = self.restart.take() else { return Some(event) };
-        let now = self.now();
-        let rest = match event {
-            ControlPlaneEvent::Records { from, reply, way } => {
-                let mut way = Some(way);
-                for catch_up in restart.catch_ups.values_mut() {
-                    way = way.and_then(|way| catch_up.take(from, reply, way, self));
-                }
-                way.map(|way| ControlPlaneEvent::Records { from, reply, way })
-            }
-            ControlPlaneEvent::Control(ControlEvent::NoRecords { from, reply, why }) => {
-                restart.catch_ups.values_mut().for_each(|catch_up| catch_up.refused(from, reply, why, now));
-                None
-            }
-            ControlPlaneEvent::Control(ControlEvent::WantsRecords(order))
-                if order.incarnation == restart.incarnation =>
-            {
-                restart.serve(order, self);
-                None
-            }
-            event => Some(event),
-        };
-        self.restart = Some(restart);
-        rest
-    }
-
     /// Runs a step of the restart, and sends its messages.
     pub(super) fn step_restart(&mut self) {
         let Some(mut restart) = self.restart.take() else { return };
@@ -358,9 +239,6 @@ impl ControlPlane {
         let seeds: Option<Vec<_>> = self.roster.book().map(|book| book.seeds().list().to_vec());
         if let Some(book) = self.roster.book() {
             restart.inner.set_leads(book.seeds().is_seed());
-        }
-        if let Err(error) = restart.step_catch_ups(self) {
-            restart.fail(error);
         }
         restart.inner.poll(now);
         while let Some((to, message)) = restart.next_message(&places, now) {

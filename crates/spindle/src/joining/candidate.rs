@@ -22,8 +22,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 mod catching_up;
+mod levelling;
 mod restoring;
 mod showing;
+
+use levelling::RestartCatchUps;
 
 /// The pause of a process that lets another one create or restart the group.
 const YIELDS_FOR: Duration = Duration::from_millis(100);
@@ -92,6 +95,8 @@ pub(crate) struct Candidate<'a> {
     left_out: Option<u128>,
     /// A group that exists, and its newest view.
     known: Option<(u128, View)>,
+    /// The logs that get records before a restart is decided.
+    levels: RestartCatchUps,
 }
 
 impl<'a> Candidate<'a> {
@@ -125,6 +130,7 @@ impl<'a> Candidate<'a> {
             bootstrap: None,
             left_out: None,
             known: None,
+            levels: RestartCatchUps::default(),
         })
     }
 
@@ -156,6 +162,8 @@ impl<'a> Candidate<'a> {
 
     fn attempt<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Joined, JoinError> {
         loop {
+            // The logs of the last attempt are closed.
+            self.levels = RestartCatchUps::default();
             let joined = match &self.own.network {
                 Some(network) => self.attempt_afar(network, handler)?,
                 None => self.attempt_here(handler)?,
@@ -336,11 +344,12 @@ impl<'a> Candidate<'a> {
                 }
             }
             let news = self.news(control_plane)?.into_iter();
-            let news = news.filter_map(|news| match control_plane.restart_takes(news)? {
+            let news = news.filter_map(|news| match self.levels.take(news, control_plane)? {
                 ControlPlaneEvent::Control(news) => Some(news),
                 _ => None,
             });
             let news = news.collect();
+            self.levels.step(control_plane)?;
             if let Some(error) = control_plane.bootstrap().and_then(BootstrapDriver::take_failure) {
                 return Err(error.into());
             }
@@ -361,6 +370,8 @@ impl<'a> Candidate<'a> {
             let found = control_plane.act(|roster, now| seek.step(news, roster, now));
             let found = found.or_else(|| control_plane.take_begun().map(FoundGroup::from));
             if let Some(restarted) = control_plane.take_restarted() {
+                // Its logs have all records.
+                self.levels.end()?;
                 let incarnation = control_plane.restart().map(|restart| restart.incarnation());
                 match self.create(control_plane, &seek, incarnation, restarted.view)? {
                     Some(view) => return Ok(Sought::View(view)),

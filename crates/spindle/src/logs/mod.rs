@@ -115,13 +115,16 @@ impl Logs {
             }
             Some(old) => {
                 let path = old.path().clone();
-                let (store, mut record, states) = old.into_store()?;
+                let (mut store, mut record, states) = old.into_store()?;
                 for (name, (number, own)) in states {
                     if let Some(log) = restart.iter().flatten().find(|log| log.name == name)
                         && is_in(view, me, &name)
-                        && log.last != own.last
                     {
-                        return Err(JoinError::OldCopy { path, subgroup: name, ends: own.last, needed: log.last });
+                        if own.last < log.last {
+                            return Err(JoinError::OldCopy { path, subgroup: name, ends: own.last, needed: log.last });
+                        }
+                        // Records have come from a process that is not in the view.
+                        store.log(number)?.cut_after(log.last.map(version))?;
                     }
                     // The other members of a living group have logged more.
                     old_logs.insert(name, (number, restart.is_none() && own.last.is_some()));

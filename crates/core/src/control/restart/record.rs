@@ -107,18 +107,26 @@ impl RestartRecord {
 
     /// Takes over a decided view, with which these logs begin.
     fn begin_logs(&mut self, view: View, entered: &[String]) {
-        let mut origins = self.origins.clone();
         for name in entered {
-            // The oldest one says whether the log can become complete, and the newest one how.
-            if origins.iter().filter(|origin| origin.name == *name).count() > 1 {
-                let newest = origins.iter().rposition(|origin| origin.name == *name);
-                newest.map(|newest| origins.remove(newest));
-            }
-            origins.push(LogOrigin { name: name.clone(), since: view.id });
+            self.note_origin(&LogOrigin { name: name.clone(), since: view.id });
         }
+        let mut origins = self.origins.clone();
         // A subgroup that was dropped may begin again.
         origins.retain(|origin| view.subgroup(&origin.name).is_some());
         *self = RestartRecord { view, origins, promised: RestartBallot::default(), accepted: None };
+    }
+
+    /// Notes that a log lacks messages.
+    pub(super) fn note_origin(&mut self, origin: &LogOrigin) {
+        if self.origins.contains(origin) {
+            return;
+        }
+        // The oldest one says whether the log can become complete, and the newest one how.
+        if self.origins.iter().filter(|known| known.name == origin.name).count() > 1 {
+            let newest = self.origins.iter().rposition(|known| known.name == origin.name);
+            newest.map(|newest| self.origins.remove(newest));
+        }
+        self.origins.push(origin.clone());
     }
 
     /// Notes that a log has got all records after `last`, its last record before, from a complete log;

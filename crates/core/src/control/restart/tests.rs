@@ -32,12 +32,14 @@ struct Cluster {
     logs: BTreeMap<MemberId, Vec<LogState>>,
     /// Whether logs get records from others.
     copies: bool,
+    /// The gaps that logs have then.
+    gaps: Vec<LogOrigin>,
 }
 
 impl Cluster {
     fn new() -> Cluster {
-        let (processes, begun, disks, logs) = Default::default();
-        Cluster { now: Time(0), processes, begun, disks, logs, copies: true }
+        let (processes, begun, disks, logs, gaps) = Default::default();
+        Cluster { now: Time(0), processes, begun, disks, logs, copies: true, gaps }
     }
 
     fn start(&mut self, id: u64, record: RestartRecord, logs: Vec<LogState>, lost: &[u64]) {
@@ -99,7 +101,7 @@ impl Cluster {
                         logs.push(log.state);
                     }
                 }
-                self.processes.get_mut(&id).unwrap().0.set_logs(self.logs[&id].clone(), now);
+                self.processes.get_mut(&id).unwrap().0.set_logs(self.logs[&id].clone(), &self.gaps, now);
             }
             RestartOutput::Begin(value) => {
                 assert_eq!(self.disks[&id].view, value.view, "a view is on disk before it begins");
@@ -150,6 +152,19 @@ fn no_view_is_proposed_before_all_logs_end_alike() {
     assert_eq!(cluster.begun[&MemberId(1)].logs, [log(9, 9)]);
     assert_eq!(cluster.logs[&MemberId(1)], [log(9, 9)]);
     assert_eq!(cluster.begun[&MemberId(3)], cluster.begun[&MemberId(1)]);
+}
+
+#[test]
+fn a_member_for_which_no_log_reaches_back_far_enough_is_not_in_the_view() {
+    let mut cluster = Cluster::new();
+    cluster.gaps = vec![LogOrigin { name: "all".to_string(), since: ViewId(3) }];
+    for (id, last) in [(1, 4), (2, 9), (3, 9)] {
+        cluster.start(id, RestartRecord::first(view(3, &[1, 2, 3]), MemberId(id), true), vec![log(last, last)], &[]);
+    }
+    cluster.run(3_000);
+    assert_eq!(cluster.begun[&MemberId(2)].view.members, [MemberId(2), MemberId(3)]);
+    assert!(!cluster.begun.contains_key(&MemberId(1)));
+    assert_eq!(cluster.disks[&MemberId(1)].origins, cluster.gaps);
 }
 
 #[test]

@@ -245,6 +245,7 @@ impl RestartWorld<'_> {
     /// Begins the view of a restart.
     fn begin_restart(&mut self, seat: usize, value: RestartView) -> Checked {
         let processes = value.members.clone();
+        self.cut_to(seat, &value);
         self.is_level(seat, &value)?;
         let found = self.views.iter().position(|view| view.view == value.view && view.processes == processes);
         let running = self.seats[seat].running.as_mut().expect("it runs");

@@ -37,7 +37,8 @@ impl Candidate<'_> {
     /// The group is another one than that of the logs, or nothing more reaches the disk.
     fn catch_up(&mut self, control_plane: &mut ControlPlane) -> Result<bool, JoinError> {
         // Its group lives: it takes part in no restart.
-        let Some(mut old) = control_plane.end_restart()? else { return Ok(false) };
+        self.levels.end()?;
+        let Some(mut old) = control_plane.end_restart() else { return Ok(false) };
         let (path, theirs) = (old.path().clone(), old.incarnation());
         let caught_up = self.catch_up_all(control_plane, theirs, &mut old);
         control_plane.keep_old_logs(old);

@@ -1,0 +1,157 @@
+//! Logs that get records from other processes which restart the group, so that all logs end alike before the
+//! restart is decided.
+use crate::control_plane::{ControlPlane, ControlPlaneEvent, RestartDriver};
+use crate::logs::{LogCatchUp, RecordServer, RecordSource};
+use crate::old_logs::{OldLogs, position, version};
+use spindle_core::control::{
+    CatchUpAim, CatchUpEnd, ControlEvent, LogOrigin, LogState, LongestLog, NoRecords, RecordBound, RecordGap,
+    RecordOrder, WantedRecords,
+};
+use spindle_core::{Position, ViewId};
+use spindle_log::{Error, Version};
+use std::collections::BTreeMap;
+
+/// The logs that get records, by name, and those that are sent.
+#[derive(Debug, Default)]
+pub(super) struct RestartCatchUps {
+    running: BTreeMap<String, LogCatchUp>,
+    server: RecordServer,
+}
+
+/// Returns the view since which a log is complete, if older records are missing that no source had.
+fn gap(end: &CatchUpEnd) -> Option<ViewId> {
+    let (CatchUpEnd::Complete { gap } | CatchUpEnd::Stopped { gap, .. }) = end else { return None };
+    // Records of the epoch with which the rest begins may be missing, too.
+    let epoch = |gap: &RecordGap| gap.before.or(gap.after).map_or(0, |at| at.epoch.0);
+    gap.as_ref().map(|gap| ViewId(epoch(gap) + 1))
+}
+
+impl RestartCatchUps {
+    /// Takes an event that is about records.
+    pub(super) fn take(
+        &mut self,
+        event: ControlPlaneEvent,
+        control_plane: &mut ControlPlane,
+    ) -> Option<ControlPlaneEvent> {
+        let now = control_plane.now();
+        match event {
+            ControlPlaneEvent::Records { from, reply, way } => {
+                let mut way = Some(way);
+                for catch_up in self.running.values_mut() {
+                    way = way.and_then(|way| catch_up.take(from, reply, way, control_plane));
+                }
+                None
+            }
+            ControlPlaneEvent::Control(ControlEvent::NoRecords { from, reply, why }) => {
+                self.running.values_mut().for_each(|catch_up| catch_up.refused(from, reply, why, now));
+                None
+            }
+            ControlPlaneEvent::Control(ControlEvent::WantsRecords(order)) => {
+                self.serve(order, control_plane);
+                None
+            }
+            ControlPlaneEvent::Control(ControlEvent::Died(id) | ControlEvent::Lost(id)) => {
+                self.running.values_mut().for_each(|catch_up| catch_up.lost(id, now));
+                Some(event)
+            }
+            event => Some(event),
+        }
+    }
+
+    /// Takes the next steps. A log that has ended, and lacks more, begins again with the leader's next
+    /// message.
+    ///
+    /// # Errors
+    /// Those of the log: nothing more reaches the disk.
+    pub(super) fn step(&mut self, control_plane: &mut ControlPlane) -> Result<(), Error> {
+        for log in control_plane.restart().map(RestartDriver::take_behind).unwrap_or_default() {
+            self.begin(log, control_plane)?;
+        }
+        let Some(incarnation) = control_plane.restart().map(|restart| restart.incarnation()) else { return Ok(()) };
+        let mut moved = vec![];
+        for (name, catch_up) in &mut self.running {
+            let before = catch_up.at();
+            let end = catch_up.step(incarnation, control_plane)?;
+            if end.is_some() || catch_up.at() != before {
+                moved.push((name.clone(), end));
+            }
+        }
+        for (name, end) in &moved {
+            if let Some((catch_up, end)) = end.and_then(|end| Some((self.running.remove(name)?, end))) {
+                catch_up.finish(end);
+            }
+        }
+        let now = control_plane.now();
+        if let Some(restart) = control_plane.restart().filter(|_| !moved.is_empty()) {
+            if let Some(old) = restart.old_logs() {
+                moved.iter().try_for_each(|(name, _)| old.look(name))?;
+            }
+            let gaps: Vec<LogOrigin> = moved
+                .iter()
+                .filter_map(|(name, end)| Some((name, gap(end.as_ref()?)?)))
+                .map(|(name, since)| LogOrigin { name: name.clone(), since })
+                .collect();
+            restart.report_logs(&gaps, now);
+        }
+        Ok(())
+    }
+
+    /// Ends what appends to logs.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub(super) fn end(&mut self) -> Result<(), Error> {
+        std::mem::take(&mut self.running).into_values().try_for_each(|catch_up| catch_up.abandon().map(drop))
+    }
+
+    /// Lets a log get the records that it lacks from processes that have them.
+    fn begin(&mut self, longest: LongestLog, control_plane: &mut ControlPlane) -> Result<(), Error> {
+        let (me, now) = (control_plane.me, control_plane.now());
+        let LongestLog { state: LogState { name, last, .. }, holders } = longest;
+        let Some((old, last)) = control_plane.restart().and_then(RestartDriver::old_logs).zip(last) else {
+            return Ok(());
+        };
+        let bound = RecordBound::Through(last);
+        if !self.running.contains_key(&name) {
+            let appender = old.appender(&name)?;
+            if appender.last().map(|(last, _)| position(last)) == Some(last) {
+                return Ok(());
+            }
+            let catch_up = LogCatchUp::new(&name, &appender, (bound, CatchUpAim::All), me, now);
+            self.running.insert(name.clone(), catch_up);
+        }
+        if let Some(catch_up) = self.running.get_mut(&name) {
+            catch_up.set_bound(bound, now);
+            catch_up.set_sources(holders.iter().map(|holder| holder.id).filter(|id| *id != me).collect(), now);
+        }
+        Ok(())
+    }
+
+    /// Sends records to a process that restarts the same group.
+    fn serve(&self, order: RecordOrder, control_plane: &mut ControlPlane) {
+        let Some(restart) = control_plane.restart().filter(|restart| restart.incarnation() == order.incarnation) else {
+            return;
+        };
+        let source = restart.old_logs().ok_or(NoRecords::NotMember).and_then(|old| self.source(old, &order.wanted));
+        self.server.serve(order, source, control_plane);
+    }
+
+    /// Returns a log as a source for a process that lacks these records.
+    fn source(&self, old: &OldLogs, wanted: &WantedRecords) -> Result<RecordSource, NoRecords> {
+        if self.running.contains_key(&wanted.subgroup) {
+            return Err(NoRecords::CatchingUp);
+        }
+        let readers = old.readers(&wanted.subgroup).ok().flatten().ok_or(NoRecords::NotMember)?;
+        let origins = old.record().origins.iter().filter(|origin| origin.name == wanted.subgroup);
+        let since = origins.map(|origin| origin.since).max();
+        let lacks = |since: &ViewId| !wanted.may_skip && wanted.after.is_none_or(|after| after.epoch < *since);
+        if let Some(epoch) = since.filter(lacks) {
+            return Err(NoRecords::Pruned { oldest: Position { epoch, sequence: 0 } });
+        }
+        let is_complete = match wanted.bound {
+            RecordBound::Through(last) => readers.durable().is_some_and(|durable| durable >= version(last)),
+            RecordBound::Before(_) => false,
+        };
+        Ok(RecordSource { readers, is_complete, begins: Version::MIN })
+    }
+}
