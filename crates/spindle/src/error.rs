@@ -99,18 +99,16 @@ pub enum JoinError {
         "the log of subgroup {subgroup:?} in {} ends {}, and the restart needs one that ends {}: the directory is a copy of another \
          moment; put the right one in its place, or remove it and join without logs",
         path.display(),
-        tell_end(ends),
-        tell_end(needed)
+        tell_end(ends.found),
+        tell_end(ends.needed)
     )]
     OldCopy {
         /// The directory of the logs.
         path: PathBuf,
         /// The name of the subgroup.
         subgroup: String,
-        /// The last record of the log.
-        ends: Option<Position>,
-        /// The last record with which the group restarts.
-        needed: Option<Position>,
+        /// The end of the log.
+        ends: Box<LogEnds>,
     },
     /// The data directory has logs of an earlier group of the same name.
     #[error(
@@ -489,7 +487,16 @@ pub enum FinishError {
     Ended(#[from] Ended),
 }
 
+/// The end of a log that is not as a restart needs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogEnds {
+    /// The last record of the log; `None` if there is none.
+    pub found: Option<Position>,
+    /// The last record with which the group restarts; `None` if it has no record.
+    pub needed: Option<Position>,
+}
+
 /// Returns the end of a log in words.
-fn tell_end(last: &Option<Position>) -> String {
+fn tell_end(last: Option<Position>) -> String {
     last.map_or_else(|| "before the first one".to_string(), |last| format!("at {last}"))
 }

@@ -49,7 +49,7 @@ pub use bootstrap_progress::{BootstrapProgress, Present};
 pub use change::ViewChange;
 pub use config::{Config, LogSettings, Network, Subgroup, Transport, Who};
 pub use data_dir::{DataDirError, initialise_data_dir};
-pub use error::{Ended, FinishError, HandleError, JoinError, ObserveError, ReceiveError, SendError};
+pub use error::{Ended, FinishError, HandleError, JoinError, LogEnds, ObserveError, ReceiveError, SendError};
 pub use group::{Group, Monitor};
 pub use handler::{Batch, Handler, LoggedExtent, ReplayedMessage};
 pub use handles::{

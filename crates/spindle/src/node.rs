@@ -474,7 +474,7 @@ impl Node {
         let status = Status::of(&self.member, &self.fabric, pid, is_far, rack, &self.handles, lags);
         Status {
             observers: self.control_plane.roster().observers().len() as u64,
-            view_changes: self.measurements.view_changes.clone(),
+            view_changes: self.measurements.view_changes,
             handler: self.shared.handler.status(),
             ..status
         }

@@ -29,6 +29,9 @@ pub(crate) struct OldLogs {
     numbers: BTreeMap<String, u32>,
 }
 
+/// The number and state of each log, by name.
+type NumberedLogs = BTreeMap<String, (u32, LogState)>;
+
 impl fmt::Debug for OldLogs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OldLogs").field("path", &self.path).field("view", &self.record.view.id).finish_non_exhaustive()
@@ -151,11 +154,11 @@ impl OldLogs {
         Ok(())
     }
 
-    /// Returns the open logs, the record, and the number and state of each log by name.
+    /// Returns the open logs, the record, and the logs by name.
     ///
     /// # Errors
     /// Those of the log.
-    pub(crate) fn into_store(self) -> Result<(Store, RestartRecord, BTreeMap<String, (u32, LogState)>), Error> {
+    pub(crate) fn into_store(self) -> Result<(Store, RestartRecord, NumberedLogs), Error> {
         let OldLogs { writer, record, states, numbers, .. } = self;
         let numbered = |state: LogState| Some((state.name.clone(), (*numbers.get(&state.name)?, state)));
         Ok((writer.stop()?, record, states.into_iter().filter_map(numbered).collect()))

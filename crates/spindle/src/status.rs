@@ -139,7 +139,7 @@ impl Status {
     ) -> Status {
         let totals = |name: &str, epoch| {
             let of_subgroup = handles.iter().find(|of_subgroup| of_subgroup.name == name);
-            let totals = of_subgroup.map(|of_subgroup| (of_subgroup.totals(epoch), of_subgroup.latency.clone()));
+            let totals = of_subgroup.map(|of_subgroup| (of_subgroup.totals(epoch), of_subgroup.latency));
             totals.unwrap_or((epoch, Histogram::default()))
         };
         let engine = of.engine();
@@ -186,7 +186,7 @@ impl Status {
         let former = former.map(|of_subgroup| SubgroupTotals {
             name: of_subgroup.name.clone(),
             stats: of_subgroup.totals(SubgroupStats::default()),
-            latency: of_subgroup.latency.clone(),
+            latency: of_subgroup.latency,
         });
         Status {
             id: member(me),

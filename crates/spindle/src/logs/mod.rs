@@ -6,7 +6,7 @@
 //! [`LoggedMessage`](spindle_log::LoggedMessage).
 use crate::config::Terms;
 use crate::control_plane::ControlPlane;
-use crate::error::{Ended, JoinError};
+use crate::error::{Ended, JoinError, LogEnds};
 use crate::old_logs::{DIRECTORY, position, version, write};
 use crate::shared::{Notices, lock};
 use retention::{PRUNE_EVERY, Pruning};
@@ -121,7 +121,8 @@ impl Logs {
                         && is_in(view, me, &name)
                     {
                         if own.last < log.last {
-                            return Err(JoinError::OldCopy { path, subgroup: name, ends: own.last, needed: log.last });
+                            let ends = Box::new(LogEnds { found: own.last, needed: log.last });
+                            return Err(JoinError::OldCopy { path, subgroup: name, ends });
                         }
                         // Records have come from a process that is not in the view.
                         store.log(number)?.cut_after(log.last.map(version))?;
