@@ -186,7 +186,12 @@ impl RestartDriver {
     /// Ends what appends to logs.
     fn end_catch_ups(&mut self) -> Result<(), Error> {
         let running = std::mem::take(&mut self.catch_ups);
-        running.into_values().try_for_each(|catch_up| catch_up.abandon().map(drop))
+        running.into_iter().try_for_each(|(name, catch_up)| {
+            if let Some(old) = self.old.as_mut().filter(|_| !catch_up.is_whole()) {
+                old.note_gap(&name);
+            }
+            catch_up.abandon().map(drop)
+        })
     }
 
     /// Lets a log get the records that it lacks from processes that have them.
@@ -222,10 +227,15 @@ impl RestartDriver {
         }
         let Some(old) = self.old.as_mut().filter(|_| !moved.is_empty()) else { return Ok(()) };
         for (name, end) in moved {
-            if let Some((catch_up, end)) = end.and_then(|end| Some((self.catch_ups.remove(&name)?, end))) {
+            let ended = end.and_then(|end| Some((self.catch_ups.remove(&name)?, end)));
+            let is_whole = ended.as_ref().is_none_or(|(catch_up, _)| catch_up.is_whole());
+            if let Some((catch_up, end)) = ended {
                 catch_up.finish(end);
             }
             old.look(&name)?;
+            if !is_whole {
+                old.note_gap(&name);
+            }
         }
         self.inner.set_logs(old.states().to_vec(), control_plane.now());
         Ok(())
@@ -244,8 +254,7 @@ impl RestartDriver {
             return Err(NoRecords::CatchingUp);
         }
         let readers = old.readers(&wanted.subgroup).ok().flatten().ok_or(NoRecords::NotMember)?;
-        let origins = old.record().origins.iter().filter(|origin| origin.name == wanted.subgroup);
-        let since = origins.map(|origin| origin.since).max();
+        let since = old.gap_before(&wanted.subgroup);
         let lacks = |since: &ViewId| !wanted.may_skip && wanted.after.is_none_or(|after| after.epoch < *since);
         if let Some(epoch) = since.filter(lacks) {
             return Err(NoRecords::Pruned { oldest: Position { epoch, sequence: 0 } });
