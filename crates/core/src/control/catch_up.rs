@@ -60,6 +60,9 @@ pub struct RecordOrder {
 pub enum CatchUpAim {
     /// When the log has all records below the bound.
     All,
+    /// As [`All`](Self::All), but no records may be left out: if all sources have pruned the next ones, the
+    /// catch-up stops.
+    Whole,
     /// When the log lacks little: for a process that is no member yet, so that new records follow.
     Most,
 }
@@ -232,6 +235,11 @@ impl CatchUp {
         self.end
     }
 
+    /// Whether no record is missing between the last one that the log had and those that have come.
+    pub fn is_whole(&self) -> bool {
+        self.gap.is_none() && !self.may_skip
+    }
+
     /// How long the driver may wait until the next [`ask`](Self::ask), if no event comes.
     pub fn patience(&self, now: Time) -> Duration {
         match &self.asked {
@@ -276,7 +284,7 @@ impl CatchUp {
             NoRecords::Pruned { oldest } => Some((*oldest, *id)),
             _ => None,
         };
-        match self.refused.iter().filter_map(begins).min().filter(|_| !self.may_skip) {
+        match self.refused.iter().filter_map(begins).min().filter(|_| !self.may_skip && self.aim != CatchUpAim::Whole) {
             Some((_, source)) => {
                 (self.may_skip, self.fruitless) = (true, 0);
                 self.refused.clear();

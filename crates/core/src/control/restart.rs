@@ -34,6 +34,7 @@ use crate::mutation::mutation;
 use crate::view::View;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
 use alloc::vec::Vec;
 use attempt::RestartAttempt;
 pub use ballot::RestartBallot;
@@ -206,13 +207,12 @@ impl Restart {
         &self.setup.logs
     }
 
-    /// Notes the logs of this process: records have come, and are on disk. `gaps` names logs for which the
-    /// others had no older records any more: this member is not in the view if another one has a complete
-    /// log.
-    pub fn set_logs(&mut self, logs: Vec<LogState>, gaps: &[LogOrigin], now: Time) {
+    /// Notes the logs of this process: records have come, and are on disk. `cut_off` names logs for which
+    /// all others have pruned the next records. This member is then not in the view.
+    pub fn set_logs(&mut self, logs: Vec<LogState>, cut_off: &[String], now: Time) {
         self.at(now);
         let before = self.record.origins.clone();
-        gaps.iter().for_each(|gap| self.record.note_origin(gap));
+        cut_off.iter().for_each(|name| self.record.note_origin(&LogOrigin::cut_off(name.clone())));
         if before != self.record.origins {
             self.persist();
         } else if logs == self.setup.logs {

@@ -14,7 +14,7 @@ use crate::checkers::restart_history::RestartHistory;
 use crate::checkers::{Checked, Invariant, Violation};
 use crate::random::{Random, mix};
 pub use outcome::{RestartCounts, RestartOutcome};
-use spindle_core::control::{LogOrigin, LogState, Restart, RestartMessage, RestartRecord, RestartView};
+use spindle_core::control::{LogState, Restart, RestartMessage, RestartRecord, RestartView};
 use spindle_core::{Durability, MemberId, Position, Process, Rank, SubgroupSpec, Time, View, ViewId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -88,8 +88,8 @@ enum RestartEvent {
         seat: usize,
         nonce: u32,
         log: usize,
-        /// The records that no source had.
-        gap: Option<LogOrigin>,
+        /// True if no source had the next records.
+        cut_off: bool,
     },
     Crash {
         seat: usize,
@@ -418,7 +418,7 @@ impl<'s> RestartWorld<'s> {
                 self.synced(seat, nonce, log, length, caught_up)?;
             }
             RestartEvent::CatchUp { seat, nonce, log } => self.catch_up(seat, nonce, log)?,
-            RestartEvent::Levelled { seat, nonce, log, gap } => self.levelled(seat, nonce, log, gap)?,
+            RestartEvent::Levelled { seat, nonce, log, cut_off } => self.levelled(seat, nonce, log, cut_off)?,
             RestartEvent::Crash { seat, nonce, down_ns } => {
                 if self.running(seat, nonce).is_some() && !self.is_calm {
                     self.crash(seat, down_ns);

@@ -3,8 +3,8 @@
 use super::ControlPlane;
 use crate::old_logs::OldLogs;
 use spindle_core::control::{
-    Card, ControlMessage, LogOrigin, LogState, LongestLog, Me, Restart, RestartMessage, RestartOutput, RestartSetup,
-    RestartTo, RestartView, RestartWait,
+    Card, ControlMessage, LogState, LongestLog, Me, Restart, RestartMessage, RestartOutput, RestartSetup, RestartTo,
+    RestartView, RestartWait,
 };
 use spindle_core::limits::BOOTSTRAP_WORDS_MAX;
 use spindle_core::{MemberId, Process, Time, ViewId};
@@ -104,11 +104,11 @@ impl RestartDriver {
         self.old.as_mut()
     }
 
-    /// Reports the logs on disk, to which records have been appended, and those for which no process has
-    /// the older ones any more.
-    pub(crate) fn report_logs(&mut self, gaps: &[LogOrigin], now: Time) {
+    /// Reports the logs on disk, to which records have been appended, and those for which all others have
+    /// pruned the next ones.
+    pub(crate) fn report_logs(&mut self, cut_off: &[String], now: Time) {
         if let Some(old) = &self.old {
-            self.inner.set_logs(old.states().to_vec(), gaps, now);
+            self.inner.set_logs(old.states().to_vec(), cut_off, now);
         }
     }
 

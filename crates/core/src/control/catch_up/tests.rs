@@ -232,6 +232,17 @@ fn records_that_no_source_has_are_a_gap_and_the_rest_comes_from_the_longest_log(
 }
 
 #[test]
+fn a_catch_up_that_may_leave_out_nothing_stops() {
+    let mut scene = Scene::new(0, CatchUpAim::Whole, &[1]);
+    scene.asks().unwrap();
+    let why = NoRecords::Pruned { oldest: at(4, 0) };
+    scene.refuses(why);
+    assert_eq!((scene.asks(), scene.catch_up.is_whole()), (None, true));
+    let end = CatchUpEnd::Stopped { why: CatchUpFailure::Refused(why), gap: None };
+    assert_eq!(scene.catch_up.end(), Some(end));
+}
+
+#[test]
 fn a_source_without_any_older_record_leaves_a_gap_without_an_end() {
     let mut scene = Scene::new(0, CatchUpAim::All, &[1]);
     scene.asks().unwrap();

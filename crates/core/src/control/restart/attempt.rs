@@ -195,10 +195,15 @@ impl Restart {
         let base = &self.record.view;
         let is_complete = |id: &MemberId| attempt.promised.get(id).is_some_and(|promise| promise.origins.is_empty());
         let has_complete = base.members.iter().any(is_complete);
-        let stays = |id: &MemberId| match has_complete {
+        let is_reached = |id: &MemberId| {
+            attempt.promised.get(id).is_some_and(|promise| !promise.origins.iter().any(LogOrigin::is_cut_off))
+        };
+        let has_reached = base.members.iter().any(is_reached);
+        let stays = |id: &MemberId| match (has_complete, has_reached) {
             // The others lack the begin of a log. They join with the state of a member.
-            true => is_complete(id),
-            false => attempt.promised.contains_key(id),
+            (true, _) => is_complete(id),
+            (false, true) => is_reached(id),
+            (false, false) => attempt.promised.contains_key(id),
         };
         let mut view = base.next(|rank| stays(&base.members[rank.index()]), &[], &[]);
         if !self.setup.lost.is_empty() {

@@ -22,6 +22,19 @@ pub struct LogOrigin {
     pub since: ViewId,
 }
 
+impl LogOrigin {
+    /// Returns the origin of a log that lacks all messages since its last record: all others have pruned
+    /// what comes next. It counts until the member enters a view.
+    pub fn cut_off(name: String) -> LogOrigin {
+        LogOrigin { name, since: ViewId(u64::MAX) }
+    }
+
+    /// Whether the log lacks all messages since its last record, and no other log has those.
+    pub fn is_cut_off(&self) -> bool {
+        self.since == ViewId(u64::MAX)
+    }
+}
+
 /// The contents of one log of a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogState {
@@ -121,6 +134,7 @@ impl RestartRecord {
         if self.origins.contains(origin) {
             return;
         }
+        self.origins.retain(|known| known.name != origin.name || !known.is_cut_off());
         // The oldest one says whether the log can become complete, and the newest one how.
         if self.origins.iter().filter(|known| known.name == origin.name).count() > 1 {
             let newest = self.origins.iter().rposition(|known| known.name == origin.name);

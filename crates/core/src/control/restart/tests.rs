@@ -3,7 +3,7 @@ use crate::ids::Position;
 use crate::ids::Rank;
 use crate::view::{Durability, SubgroupSpec};
 use crate::wire::Card;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec;
 
 fn view(id: u64, members: &[u64]) -> View {
@@ -32,14 +32,14 @@ struct Cluster {
     logs: BTreeMap<MemberId, Vec<LogState>>,
     /// Whether logs get records from others.
     copies: bool,
-    /// The gaps that logs have then.
-    gaps: Vec<LogOrigin>,
+    /// The logs that are cut off then.
+    cut_off: Vec<String>,
 }
 
 impl Cluster {
     fn new() -> Cluster {
-        let (processes, begun, disks, logs, gaps) = Default::default();
-        Cluster { now: Time(0), processes, begun, disks, logs, copies: true, gaps }
+        let (processes, begun, disks, logs, cut_off) = Default::default();
+        Cluster { now: Time(0), processes, begun, disks, logs, copies: true, cut_off }
     }
 
     fn start(&mut self, id: u64, record: RestartRecord, logs: Vec<LogState>, lost: &[u64]) {
@@ -101,7 +101,7 @@ impl Cluster {
                         logs.push(log.state);
                     }
                 }
-                self.processes.get_mut(&id).unwrap().0.set_logs(self.logs[&id].clone(), &self.gaps, now);
+                self.processes.get_mut(&id).unwrap().0.set_logs(self.logs[&id].clone(), &self.cut_off, now);
             }
             RestartOutput::Begin(value) => {
                 assert_eq!(self.disks[&id].view, value.view, "a view is on disk before it begins");
@@ -156,15 +156,23 @@ fn no_view_is_proposed_before_all_logs_end_alike() {
 
 #[test]
 fn a_member_for_which_no_log_reaches_back_far_enough_is_not_in_the_view() {
-    let mut cluster = Cluster::new();
-    cluster.gaps = vec![LogOrigin { name: "all".to_string(), since: ViewId(3) }];
-    for (id, last) in [(1, 4), (2, 9), (3, 9)] {
-        cluster.start(id, RestartRecord::first(view(3, &[1, 2, 3]), MemberId(id), true), vec![log(last, last)], &[]);
+    for all_lack in [false, true] {
+        let mut cluster = Cluster::new();
+        (cluster.copies, cluster.cut_off) = (false, vec!["all".to_string()]);
+        for (id, last) in [(1, 4), (2, 9), (3, 9)] {
+            let record = RestartRecord::first(view(3, &[1, 2, 3]), MemberId(id), !all_lack);
+            cluster.start(id, record, vec![log(last, last)], &[]);
+        }
+        cluster.run(3_000);
+        assert_eq!(cluster.begun[&MemberId(2)].view.members, [MemberId(2), MemberId(3)]);
+        assert!(!cluster.begun.contains_key(&MemberId(1)));
+        let mut record = cluster.disks[&MemberId(1)].clone();
+        assert!(record.origins.contains(&LogOrigin::cut_off("all".to_string())));
+        // It joins with the state of a member, and its log begins again.
+        record.enter(view(5, &[1, 2, 3]), MemberId(1));
+        assert!(!record.origins.iter().any(LogOrigin::is_cut_off));
+        assert_eq!(record.origins.last().unwrap().since, ViewId(5));
     }
-    cluster.run(3_000);
-    assert_eq!(cluster.begun[&MemberId(2)].view.members, [MemberId(2), MemberId(3)]);
-    assert!(!cluster.begun.contains_key(&MemberId(1)));
-    assert_eq!(cluster.disks[&MemberId(1)].origins, cluster.gaps);
 }
 
 #[test]

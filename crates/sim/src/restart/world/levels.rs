@@ -1,8 +1,8 @@
 //! Logs that get records from others before a restart is decided, so that all end alike.
 use super::{MemberPhase, RestartBroken, RestartEvent, RestartWorld, log_name};
 use crate::checkers::{Checked, Invariant};
-use spindle_core::control::{LogOrigin, LongestLog, RestartView};
-use spindle_core::{MemberId, Position, Time, ViewId};
+use spindle_core::control::{LongestLog, RestartView};
+use spindle_core::{MemberId, Position, Time};
 
 const LEVEL: Invariant = Invariant(27, "logs of a restart end alike");
 
@@ -37,21 +37,20 @@ impl RestartWorld<'_> {
                 own.records.truncate(kept);
                 own.synced = own.synced.min(kept);
             }
-            let (last, mut gap) = (own.last(), None);
-            own.holes.extend(theirs.holes.iter().filter(|(_, until)| Some(*until) > last));
-            if let Some(begins) = begins.filter(|begins| Some(*begins) > last) {
-                // What comes before is missing in both.
-                let skipped = self.histories[log].entries().iter().map(|entry| entry.position);
-                let until = skipped.take_while(|position| *position < begins).last();
-                own.holes.extend(until.filter(|until| Some(*until) > last).map(|until| (last, until)));
-                gap = Some(LogOrigin { name: log_name(log), since: ViewId(begins.epoch.0 + 1) });
+            let last = own.last();
+            // The other log begins later.
+            let skipped = self.histories[log].entries().iter().map(|entry| entry.position);
+            let skipped = skipped.take_while(|position| begins.is_some_and(|begins| *position < begins)).last();
+            let cut_off = skipped.is_some_and(|skipped| Some(skipped) > last);
+            if !cut_off {
+                own.holes.extend(theirs.holes.iter().filter(|(_, until)| Some(*until) > last));
+                own.records.extend(theirs.records.iter().filter(|(position, _)| Some(*position) > last));
             }
-            own.records.extend(theirs.records.iter().filter(|(position, _)| Some(*position) > last));
             self.outcome.counts.levelled += 1;
             self.note(|| format!("s{seat}: log {log} gets the records after {last:?} from s{source}"));
             let running = self.seats[seat].running.as_mut().expect("it runs");
             running.levels.insert(log);
-            self.after(self.scene.sync_ns, RestartEvent::Levelled { seat, nonce, log, gap });
+            self.after(self.scene.sync_ns, RestartEvent::Levelled { seat, nonce, log, cut_off });
             if self.is_broken(RestartBroken::ReportedEarly) {
                 self.report(seat, &[]);
             }
@@ -59,19 +58,20 @@ impl RestartWorld<'_> {
     }
 
     /// Notes that the records are on disk.
-    pub(super) fn levelled(&mut self, seat: usize, nonce: u32, log: usize, gap: Option<LogOrigin>) -> Checked {
+    pub(super) fn levelled(&mut self, seat: usize, nonce: u32, log: usize, cut_off: bool) -> Checked {
         let Some(running) = self.running(seat, nonce) else { return Ok(()) };
         running.levels.remove(&log);
         let state = &mut self.seats[seat].disk.logs[log];
         let from = state.synced;
         state.synced = state.records.len();
         self.note_synced(seat, log, from);
-        self.report(seat, gap.as_slice());
+        let cut_off = cut_off.then(|| log_name(log));
+        self.report(seat, cut_off.as_slice());
         self.settle(seat)
     }
 
     /// Reports the logs on disk to the restart.
-    fn report(&mut self, seat: usize, gaps: &[LogOrigin]) {
+    fn report(&mut self, seat: usize, cut_off: &[String]) {
         let now = Time(self.now);
         let early = self.is_broken(RestartBroken::ReportedEarly);
         let mut states = self.seats[seat].disk.states();
@@ -83,7 +83,7 @@ impl RestartWorld<'_> {
             states.extend(before.cloned());
         }
         states.sort_by(|a, b| a.name.cmp(&b.name));
-        restart.set_logs(states, gaps, now);
+        restart.set_logs(states, cut_off, now);
     }
 
     /// Notes the older records that a log lacks which was not complete before a restart. If another log

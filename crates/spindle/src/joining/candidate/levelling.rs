@@ -4,8 +4,8 @@ use crate::control_plane::{ControlPlane, ControlPlaneEvent, RestartDriver};
 use crate::logs::{LogCatchUp, RecordServer, RecordSource};
 use crate::old_logs::{OldLogs, position, version};
 use spindle_core::control::{
-    CatchUpAim, CatchUpEnd, ControlEvent, LogOrigin, LogState, LongestLog, NoRecords, RecordBound, RecordGap,
-    RecordOrder, WantedRecords,
+    CatchUpAim, CatchUpEnd, CatchUpFailure, ControlEvent, LogState, LongestLog, NoRecords, RecordBound, RecordOrder,
+    WantedRecords,
 };
 use spindle_core::{Position, ViewId};
 use spindle_log::{Error, Version};
@@ -18,12 +18,9 @@ pub(super) struct RestartCatchUps {
     server: RecordServer,
 }
 
-/// Returns the view since which a log is complete, if older records are missing that no source had.
-fn gap(end: &CatchUpEnd) -> Option<ViewId> {
-    let (CatchUpEnd::Complete { gap } | CatchUpEnd::Stopped { gap, .. }) = end else { return None };
-    // Records of the epoch with which the rest begins may be missing, too.
-    let epoch = |gap: &RecordGap| gap.before.or(gap.after).map_or(0, |at| at.epoch.0);
-    gap.as_ref().map(|gap| ViewId(epoch(gap) + 1))
+/// Whether all sources have pruned the next record of a log.
+fn is_cut_off(end: &CatchUpEnd) -> bool {
+    matches!(end, CatchUpEnd::Stopped { why: CatchUpFailure::Refused(NoRecords::Pruned { .. }), .. })
 }
 
 impl RestartCatchUps {
@@ -86,12 +83,9 @@ impl RestartCatchUps {
             if let Some(old) = restart.old_logs() {
                 moved.iter().try_for_each(|(name, _)| old.look(name))?;
             }
-            let gaps: Vec<LogOrigin> = moved
-                .iter()
-                .filter_map(|(name, end)| Some((name, gap(end.as_ref()?)?)))
-                .map(|(name, since)| LogOrigin { name: name.clone(), since })
-                .collect();
-            restart.report_logs(&gaps, now);
+            let cut_off = moved.iter().filter(|(_, end)| end.as_ref().is_some_and(is_cut_off));
+            let cut_off: Vec<String> = cut_off.map(|(name, _)| name.clone()).collect();
+            restart.report_logs(&cut_off, now);
         }
         Ok(())
     }
@@ -117,7 +111,7 @@ impl RestartCatchUps {
             if appender.last().map(|(last, _)| position(last)) == Some(last) {
                 return Ok(());
             }
-            let catch_up = LogCatchUp::new(&name, &appender, (bound, CatchUpAim::All), me, now);
+            let catch_up = LogCatchUp::new(&name, &appender, (bound, CatchUpAim::Whole), me, now);
             self.running.insert(name.clone(), catch_up);
         }
         if let Some(catch_up) = self.running.get_mut(&name) {
@@ -142,8 +136,7 @@ impl RestartCatchUps {
             return Err(NoRecords::CatchingUp);
         }
         let readers = old.readers(&wanted.subgroup).ok().flatten().ok_or(NoRecords::NotMember)?;
-        let origins = old.record().origins.iter().filter(|origin| origin.name == wanted.subgroup);
-        let since = origins.map(|origin| origin.since).max();
+        let since = old.gap_before(&wanted.subgroup);
         let lacks = |since: &ViewId| !wanted.may_skip && wanted.after.is_none_or(|after| after.epoch < *since);
         if let Some(epoch) = since.filter(lacks) {
             return Err(NoRecords::Pruned { oldest: Position { epoch, sequence: 0 } });
