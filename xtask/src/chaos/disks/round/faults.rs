@@ -1,4 +1,4 @@
-//! What is done to the processes and disks of a round.
+//! Disturbs the processes and disks of a round.
 use super::super::member::{Member, SUSPECT_AFTER, path, refused};
 use super::super::plan::DownEvent;
 use super::DisksRound;
