@@ -2,7 +2,7 @@
 //! if the wait is long enough to report.
 use crate::lines;
 use serde_json::json;
-use spindle::{BootstrapProgress, SeedState, SeedsKnown};
+use spindle::{BootstrapProgress, MemberId, SeedState, SeedsKnown};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -95,6 +95,13 @@ impl WaitBoard {
             let mut object = json!({"event": "waiting", "members": progress.members, "here": here});
             if progress.blocked {
                 object["blocked"] = true.into();
+            }
+            if let Some(restart) = &progress.restart {
+                let ids = |ids: &[MemberId]| ids.iter().map(|id| id.0).collect::<Vec<_>>();
+                object["restart"] = json!({"view": restart.base.0, "missing": ids(&restart.missing)});
+                if !restart.not_lost.is_empty() {
+                    object["restart"]["not_lost"] = ids(&restart.not_lost).into();
+                }
             }
             if let Some(seeds) = &progress.seeds {
                 let SeedsKnown { wanted, known, failed, unlike, .. } = &**seeds;

@@ -72,6 +72,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MEMBERS")]
     pub(super) durable_copies: Option<String>,
 
+    /// Write to FILE which messages of this member are durable; `-` is the standard output. A file is
+    /// overwritten.
+    ///
+    /// A line `NUMBER EPOCH:SEQUENCE` says that a message is on the disks of all members. NUMBER
+    /// counts the messages of the input, from 1, and EPOCH:SEQUENCE is the version under which
+    /// `spindle log` has it. The line `NUMBER - REASON` says that a message was not kept by enough
+    /// members, or that this member can't know. Lines are in the order of the input. A message
+    /// without a line, for instance after a crash, is not known to be durable. The subgroup has to
+    /// be logged. At most 65,536 messages wait for their line: then the input is not read.
+    #[arg(long, value_name = "FILE")]
+    pub(super) durable_acks: Option<PathBuf>,
+
     /// When the others continue without this member, join again with a new id, and continue with
     /// the input.
     ///
@@ -116,6 +128,8 @@ pub(crate) struct Args {
     ///
     /// Each has an "event": "warning" (message), "waiting" (members, here: a list of id and pid;
     /// blocked: true if the group runs, and too few of its members are left to admit a process;
+    /// restart: view and missing, the members of that last view that the restart of a group waits
+    /// for, at the process that leads it, and not_lost, members named with --lost that are here;
     /// with --seed-count, seeds: wanted, known, failed, unlike; if there are any, unreached: a list
     /// of seed and why, and seeds_missing: how many more of the seeds have to answer; silent: seeds
     /// that have not answered, if there are any; differing: settings that another process which

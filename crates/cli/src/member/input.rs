@@ -1,5 +1,6 @@
 //! The messages that a member sends: lines or length-prefixed frames, read in large blocks and
 //! copied once into the ring.
+use super::acks::AckSource;
 use super::counts::MemberCounts;
 use crate::exit::{CliError, CliResult, FAILED};
 use anyhow::Context;
@@ -45,6 +46,8 @@ pub(super) struct MessageInput {
     at_end: bool,
     /// Number of earlier groups that this input has sent to.
     groups: u64,
+    /// Takes the receipt of each message.
+    acks: Option<AckSource>,
 }
 
 /// The result of sending.
@@ -80,8 +83,13 @@ impl MessageInput {
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
             return Err(CliError::new(FAILED, format_args!("the input {name} is a directory; name a file")));
         }
-        let (buffer, start, seen, end, count, bytes, at_end, groups) = Default::default();
-        Ok(MessageInput { file, name, frames, bytes_max, buffer, start, seen, end, count, bytes, at_end, groups })
+        let (buffer, start, seen, end, count, bytes, at_end, groups, acks) = Default::default();
+        Ok(MessageInput { file, name, frames, bytes_max, buffer, start, seen, end, count, bytes, at_end, groups, acks })
+    }
+
+    /// Has the receipt of each message noted.
+    pub(super) fn acknowledge(&mut self, acks: AckSource) {
+        self.acks = Some(acks);
     }
 
     /// Sets the longest message, as the settings of the group have it.
@@ -128,7 +136,7 @@ impl MessageInput {
                 let len = line.len() as u64;
                 return Err(self.too_long(&format!("has {len} bytes"), Some(len)).into());
             }
-            send(publisher, line, self.groups, counts)?;
+            send(publisher, line, self.groups, counts, self.acks.as_ref().map(|acks| (acks, self.count + 1)))?;
             (self.start, self.seen) = (newline + 1, newline + 1);
             self.count += 1;
             self.bytes += line.len() as u64;
@@ -139,7 +147,7 @@ impl MessageInput {
             return Err(self.measure_long_line().into());
         }
         if self.at_end && !rest.is_empty() {
-            send(publisher, rest, self.groups, counts)?;
+            send(publisher, rest, self.groups, counts, self.acks.as_ref().map(|acks| (acks, self.count + 1)))?;
             self.bytes += rest.len() as u64;
             self.start = self.end;
             self.count += 1;
@@ -155,7 +163,7 @@ impl MessageInput {
                 return Err(self.too_long(&format!("has {len} bytes"), Some(len)).into());
             }
             let Some(payload) = rest.get(..len as usize) else { break };
-            send(publisher, payload, self.groups, counts)?;
+            send(publisher, payload, self.groups, counts, self.acks.as_ref().map(|acks| (acks, self.count + 1)))?;
             self.start += PREFIX_BYTES + len as usize;
             self.count += 1;
             self.bytes += u64::from(len);
@@ -232,12 +240,25 @@ impl From<CliError> for SendStop {
     }
 }
 
-fn send(publisher: &mut Publisher, payload: &[u8], group: u64, counts: &MemberCounts) -> Result<(), SendStop> {
+/// Sends a message, and notes its receipt under its number if `ack` has one.
+fn send(
+    publisher: &mut Publisher,
+    payload: &[u8],
+    group: u64,
+    counts: &MemberCounts,
+    ack: Option<(&AckSource, u64)>,
+) -> Result<(), SendStop> {
     while !counts.is_halted() {
         if counts.ended() != group {
             return Err(SendStop::Ended);
         }
-        match publisher.send(payload, ROOM_WAIT) {
+        let sent = match ack {
+            None => publisher.send(payload, ROOM_WAIT),
+            Some((acks, number)) => {
+                publisher.send_tracked(payload, ROOM_WAIT).map(|receipt| acks.push(number, receipt, counts))
+            }
+        };
+        match sent {
             Ok(()) => return Ok(()),
             Err(SendError::Full { .. } | SendError::TooMany { .. }) => {}
             Err(SendError::Ended(_)) => return Err(SendStop::Ended),

@@ -4,11 +4,13 @@
 //! writes. The main thread holds the group and waits for the next event. So a full pipe or an idle
 //! terminal delays only its own thread. When one side fails, the others continue without this
 //! member at once.
+mod acks;
 mod args;
 mod counts;
 mod input;
 mod metrics;
 pub(crate) mod output;
+mod rejoining;
 
 use crate::exit::{CliError, CliResult, ENDED, FAILED, USAGE};
 use crate::lines;
@@ -17,19 +19,19 @@ use crate::settings::GroupLocation;
 use crate::signals::Stop;
 use crate::views::{self, list, numbers};
 use crate::waiting::WaitReporter;
+use acks::{AckOutput, AckQueue, AckSource};
 pub(crate) use args::Args;
 use counts::MemberCounts;
 use input::{MessageInput, SendResult};
 use metrics::Exposed;
 use output::{DeliveryOutput, WriteResult};
+use rejoining::GroupLoss;
 use serde_json::json;
 use spindle::settings::Effective;
 use spindle::{
     Batch, Config, Difference, Ended, FinishError, Group, HandleError, Handler, Incarnation, JoinError, Lag, MemberId,
-    Node, Publisher, RendezvousError, Security, SubgroupId, View, ViewChange, ViewId,
+    Node, Publisher, Security, SubgroupId, View, ViewChange,
 };
-use spindle_transport::rendezvous::{ControlSocket, GroupName};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,9 +51,6 @@ const SETTLE_WAIT: Duration = Duration::from_secs(2);
 const LEAVE_WAIT: Duration = Duration::from_secs(5);
 /// How often a leaving member checks for that.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Number of ids that are tried when a member joins again, because others may take ids at the same
-/// time.
-const IDS_TRIED_MAX: u64 = 64;
 
 /// An event for the main thread.
 #[derive(Debug)]
@@ -65,6 +64,8 @@ enum MemberEvent {
     Conflict(Incarnation, Incarnation),
     Sent(SendResult),
     Written(WriteResult),
+    /// All lines about durable messages are written, or can't be.
+    Acknowledged(CliResult),
     /// A thread of this process panicked.
     Panicked,
 }
@@ -116,6 +117,7 @@ fn take_part(args: Args) -> CliResult {
     // The longest message is known when the settings of the group are.
     let mut input = MessageInput::open(&args.input, args.frames, config.object_bytes_max)?;
     let output = DeliveryOutput::open(&args.output, &args.input, args.frames, args.with_origin)?;
+    let acks = args.durable_acks.as_ref().map(|path| AckOutput::open(path, [&args.input, &args.output])).transpose()?;
     let metrics = args.metrics.map(|address| Exposed::start(address, &config.group)).transpose()?;
     if let Some(exposed) = &metrics {
         match args.json {
@@ -147,12 +149,20 @@ fn take_part(args: Args) -> CliResult {
         id,
         ids_max,
         incarnation,
+        acks: acks.is_some().then(Arc::default),
     };
     let node = member.try_join(&member.config).and_then(|joined| member.joined(joined))?;
     member.choose_subgroup(node.view())?;
     tell_adopted(&member.config, &node, member.args.json);
     let longest = node.view().subgroup(&member.subgroup).map(|id| node.view().subgroups[id.index()].message_bytes_max);
     input.set_bytes_max(longest.unwrap_or(0).max(node.object_bytes_max()));
+    if let Some((acks, queue)) = acks.zip(member.acks.clone()) {
+        if let Some(id) = node.view().subgroup(&member.subgroup) {
+            acks::check(&node.view().subgroups[id.index()])?;
+        }
+        input.acknowledge(AckSource::new(&queue));
+        spawn("acks", member.events.clone(), move || MemberEvent::Acknowledged(acks.write_all(&queue)))?;
+    }
     let mut group = member.start(node, output)?;
     let counts = Arc::clone(&member.counts);
     spawn("input", member.events.clone(), move || MemberEvent::Sent(input.send_all(&for_input, &counts)))?;
@@ -160,24 +170,6 @@ fn take_part(args: Args) -> CliResult {
         match member.work(group)? {
             None => return Ok(()),
             Some((left_out, output)) => group = member.rejoin(left_out, output)?,
-        }
-    }
-}
-
-/// How a group ended for a member that may join again.
-#[derive(Clone, Copy, Debug)]
-struct GroupLoss {
-    /// The newest view that contained the member.
-    view: ViewId,
-    /// True if an operator's recovery gave the member up.
-    given_up: bool,
-}
-
-impl fmt::Display for GroupLoss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.given_up {
-            true => write!(f, "given up after view {}", self.view),
-            false => write!(f, "evicted from view {}", self.view),
         }
     }
 }
@@ -210,6 +202,8 @@ struct RunningMember {
     ids_max: u64,
     /// The incarnation of the newest group. It distinguishes groups of the same name.
     incarnation: u128,
+    /// The messages that wait for a line about their durability, if lines are wanted.
+    acks: Option<Arc<AckQueue>>,
 }
 
 impl RunningMember {
@@ -320,6 +314,7 @@ impl RunningMember {
                     return self.ended(&ended, &output).map(|()| None);
                 }
                 Ok(MemberEvent::Written(WriteResult::Failed(failure))) => return Err(failure),
+                Ok(MemberEvent::Acknowledged(result)) => result?,
                 Ok(MemberEvent::Panicked) => {
                     return Err(CliError::new(FAILED, "a thread panicked; please report it"));
                 }
@@ -328,16 +323,27 @@ impl RunningMember {
                 Err(RecvTimeoutError::Disconnected) => return Err(CliError::from(Ended::Dropped)),
             }
         }
-        group.finish(FINISH_WAIT).map_err(|error| CliError::new(ENDED, error))?;
+        let finished = group.finish(FINISH_WAIT).map_err(|error| CliError::new(ENDED, error));
+        self.wait_for_acks();
+        finished?;
         while let Ok(event) = self.happened.try_recv() {
-            if let MemberEvent::View(change) = event {
-                self.tell(&change);
+            match event {
+                MemberEvent::View(change) => self.tell(&change),
+                MemberEvent::Acknowledged(result) => result?,
+                _ => {}
             }
         }
         if self.args.json {
             self.counts.print("finished");
         }
         Ok(None)
+    }
+
+    /// Waits for the lines about durable messages, once the group has ended here.
+    fn wait_for_acks(&self) {
+        if let Some(acks) = &self.acks {
+            acks.wait_for_all(SETTLE_WAIT);
+        }
     }
 
     /// Warns if the certificate of this process expires soon, or was replaced by an unusable one.
@@ -373,6 +379,7 @@ impl RunningMember {
     /// Reports that the group continues without this member for good.
     fn ended(&self, ended: &Ended, output: &DeliveryOutput) -> CliResult {
         self.counts.wait_for_rest(SETTLE_WAIT);
+        self.wait_for_acks();
         let (open, written) = (self.counts.open(), self.counts.delivered.load(Ordering::Relaxed));
         if matches!(ended, Ended::Left) && (self.sent || self.silent) && open == 0 {
             if self.args.json {
@@ -405,6 +412,7 @@ impl RunningMember {
         while left.is_ok() && !written && Instant::now() < deadline {
             written = self.hear_last(LOOK_EVERY);
         }
+        self.wait_for_acks();
         let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         let (sent, delivered, open) = (of(&self.counts.sent), of(&self.counts.delivered), self.counts.open());
         let is_in_order = left.is_ok();
@@ -436,85 +444,6 @@ impl RunningMember {
         false
     }
 
-    /// Joins the group again after it has continued without this member.
-    fn rejoin(&mut self, left_out: GroupLoss, output: DeliveryOutput) -> CliResult<Group> {
-        self.counts.end_group(SETTLE_WAIT);
-        let (sent, delivered) =
-            (self.counts.sent.load(Ordering::Relaxed), self.counts.delivered.load(Ordering::Relaxed));
-        let (unconfirmed, last) = (self.counts.give_up(), left_out.view);
-        if self.args.json {
-            let object = json!({
-                "event": "evicted", "view": last.0, "id": self.id, "sent": sent, "delivered": delivered,
-                "unconfirmed": unconfirmed, "given_up": left_out.given_up,
-            });
-            lines::tell(object);
-        } else {
-            let why = if left_out.given_up { ", by an operator's recovery" } else { "" };
-            eprintln!("{left_out}: the others went on without this member{why}. It joins again");
-        }
-        let node = self.join_as_new(left_out)?;
-        if node.view().members.len() == 1 && node.view().id.0 == 1 {
-            return Err(nobody_left(left_out));
-        }
-        if !self.args.json {
-            let view = node.view().id;
-            let mut lost = match view > last {
-                true => format!("what the group delivered in between is missing here (views {last} to {view})"),
-                false => format!(
-                    "another group was created meanwhile; what was delivered after view {last} of the one before is missing here"
-                ),
-            };
-            if unconfirmed > 0 {
-                lost += &format!(
-                    "; of {} sent, the last {unconfirmed} may have been delivered elsewhere or not",
-                    messages(sent)
-                );
-            }
-            eprintln!("{lost}");
-        }
-        self.start(node, output)
-    }
-
-    /// Joins under an id that, as far as this process knows, no member has had. A reference to the
-    /// old id always means the evicted member.
-    fn join_as_new(&self, left_out: GroupLoss) -> CliResult<Node> {
-        if self.config.network.is_some() {
-            return self.join_from_afar(left_out);
-        }
-        let dir = self.found.open().map_err(|error| CliError::new(FAILED, error))?;
-        let group = GroupName::new(&self.found.group).map_err(|error| CliError::new(USAGE, error))?;
-        let failed = |error: RendezvousError| CliError::new(FAILED, error);
-        if ControlSocket::members(&dir, &group).map_err(failed)?.is_empty() {
-            return Err(nobody_left(left_out));
-        }
-        let present = ControlSocket::present(&dir, &group).map_err(failed)?;
-        let newest = present.last().map_or(0, |id| id.0).max(self.ids_max);
-        for id in newest + 1..newest + IDS_TRIED_MAX {
-            let config = Config { id: Some(MemberId(id)), founders: 1, ..self.config.clone() };
-            match self.try_join(&config)? {
-                Err(JoinError::Rendezvous(RendezvousError::IdInUse { .. })) => {}
-                joined => return self.joined(joined),
-            }
-        }
-        Err(CliError::new(FAILED, format_args!("the ids from {newest} up are all in use; start it again with --id")))
-    }
-
-    /// Does the same as [`join_as_new`](Self::join_as_new) in a group that spans hosts. The local
-    /// directory does not show the remaining members of such a group, or the ids in use. So the
-    /// join asks the seeds and draws a random id. A process that was a member creates no other
-    /// group.
-    fn join_from_afar(&self, left_out: GroupLoss) -> CliResult<Node> {
-        let config =
-            Config { id: None, was_member_of: Some(self.incarnation), force_create: false, ..self.config.clone() };
-        match self.try_join(&config)? {
-            Err(error @ JoinError::TimedOut { .. }) => {
-                let message = format!("{left_out}, and the group was not found again: {error}");
-                Err(CliError::new(ENDED, message))
-            }
-            joined => self.joined(joined),
-        }
-    }
-
     fn tell(&mut self, change: &ViewChange) {
         self.see(&change.new);
         views::tell(change, self.args.json);
@@ -524,10 +453,6 @@ impl RunningMember {
         let newest = view.members.iter().map(|id| id.0).max();
         self.ids_max = self.ids_max.max(newest.unwrap_or(0));
     }
-}
-
-fn nobody_left(left_out: GroupLoss) -> CliError {
-    CliError::new(ENDED, format_args!("{left_out}, and the group has no member left to join again"))
 }
 
 pub(crate) fn tell_warnings(effective: &Effective, json: bool) {

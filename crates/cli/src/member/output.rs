@@ -6,7 +6,7 @@ use crate::exit::{CliError, CliResult, FAILED};
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
 use spindle::{Ended, MemberId, Message, ReceiveError, Receiver, View};
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Write, stdout};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -47,9 +47,7 @@ impl DeliveryOutput {
             return Ok(DeliveryOutput { file, name: "the standard output".to_string(), frames, with_origin });
         }
         let name = path.display().to_string();
-        if let (Ok(from), Ok(to)) = (input.metadata(), path.metadata())
-            && is_same(&from, &to)
-        {
+        if are_same(input, path) {
             return Err(CliError::new(FAILED, format_args!("{name} is input and output; name another output")));
         }
         let file = File::create(path).with_context(|| format!("can't create the output {name}"))?;
@@ -125,12 +123,14 @@ impl DeliveryOutput {
     }
 }
 
-fn is_same(from: &Metadata, to: &Metadata) -> bool {
-    from.is_file() && (from.dev(), from.ino()) == (to.dev(), to.ino())
+/// Returns whether both paths name one regular file.
+pub(super) fn are_same(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) else { return false };
+    one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 /// Writes all of `bytes`. Signals do not interrupt it, and the descriptor may be non-blocking.
-fn write(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -161,9 +161,14 @@ impl Running {
 
     /// Waits for a JSON event on the standard error.
     pub(crate) fn event(&mut self, name: &str) -> Value {
+        self.event_with(name, |_| true)
+    }
+
+    /// Waits for a JSON event on the standard error that `is_wanted`.
+    pub(crate) fn event_with(&mut self, name: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let wanted = |line: &String| {
             let object: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{line:?} is no JSON: {e}"));
-            (object["event"] == name).then_some(object)
+            (object["event"] == name && is_wanted(&object)).then_some(object)
         };
         if let Some(found) = self.errors.iter().find_map(wanted) {
             return found;
