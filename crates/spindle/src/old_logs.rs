@@ -27,10 +27,17 @@ pub(crate) struct OldLogs {
     states: Vec<LogState>,
     /// The numbers of the logs in the directory, by name.
     numbers: BTreeMap<String, u32>,
+    /// For each log its last record before it got records from others, without a gap since.
+    begins: BTreeMap<String, Option<Position>>,
 }
 
-/// The number and state of each log, by name.
-type NumberedLogs = BTreeMap<String, (u32, LogState)>;
+/// A log as a member of the group continues it.
+pub(crate) struct OldLog {
+    pub(crate) number: u32,
+    pub(crate) state: LogState,
+    /// Its last record before it got records from others, without a gap since.
+    pub(crate) begin: Option<Position>,
+}
 
 impl fmt::Debug for OldLogs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,8 +78,9 @@ impl OldLogs {
             numbers.insert(name, number);
         }
         info!(target: TARGET, path = %path.display(), view = record.view.id.0, logs = states.len(), "old logs opened");
+        let begins = states.iter().map(|state| (state.name.clone(), state.last)).collect();
         let (identity, writer) = (store.identity().clone(), Writer::start(store, |_| {})?);
-        Ok(Some(OldLogs { writer, identity, path, record, states, numbers }))
+        Ok(Some(OldLogs { writer, identity, path, record, states, numbers, begins }))
     }
 
     /// The id of the member.
@@ -105,6 +113,12 @@ impl OldLogs {
         self.writer.call(move |store| write(store, &written))??;
         self.record = record.clone();
         Ok(())
+    }
+
+    /// Notes that a log may have got records behind a gap.
+    pub(crate) fn note_gap(&mut self, name: &str) {
+        let last = self.states.iter().find(|state| state.name == name).and_then(|state| state.last);
+        self.begins.insert(name.to_string(), last);
     }
 
     /// Returns an appender to a log, which must have no other one. The log is created if it does not
@@ -158,10 +172,13 @@ impl OldLogs {
     ///
     /// # Errors
     /// Those of the log.
-    pub(crate) fn into_store(self) -> Result<(Store, RestartRecord, NumberedLogs), Error> {
-        let OldLogs { writer, record, states, numbers, .. } = self;
-        let numbered = |state: LogState| Some((state.name.clone(), (*numbers.get(&state.name)?, state)));
-        Ok((writer.stop()?, record, states.into_iter().filter_map(numbered).collect()))
+    pub(crate) fn into_store(self) -> Result<(Store, RestartRecord, BTreeMap<String, OldLog>), Error> {
+        let OldLogs { writer, record, states, numbers, begins, .. } = self;
+        let old = |state: LogState| {
+            let begin = begins.get(&state.name).copied().flatten();
+            Some((state.name.clone(), OldLog { number: *numbers.get(&state.name)?, state, begin }))
+        };
+        Ok((writer.stop()?, record, states.into_iter().filter_map(old).collect()))
     }
 }
 

@@ -3,10 +3,11 @@ mod common;
 
 use common::Scratch;
 use spindle::{
-    Batch, BootstrapProgress, Config, Durability, Handler, JoinError, LogSettings, LoggedExtent, MemberId, Node,
-    Position, ReplayedMessage, Subgroup, SubgroupId, ViewId,
+    Batch, BootstrapProgress, Config, Durability, Group, Handler, JoinError, LogSettings, LoggedExtent, MemberId, Node,
+    Position, Publisher, ReplayedMessage, Subgroup, SubgroupId, ViewId,
 };
-use spindle_log::{DataDirectory, Disk, FileDisk, LoggedMessage, open_read_only};
+use spindle_core::control::RestartRecord;
+use spindle_log::{DataDirectory, Disk, FileDisk, LoggedMessage, Store, open_read_only};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -259,4 +260,131 @@ fn logs_of_another_group_or_member_are_refused() {
     assert_eq!(node.id(), MemberId(1));
     let error = ours.join().unwrap_err();
     assert!(matches!(error, JoinError::Log(spindle_log::Error::Locked { .. })), "{error}");
+}
+
+/// The kind of the value in a journal that contains the record of a member.
+const RECORD: u32 = 1;
+
+/// Changes the record of a member that does not run. Returns it.
+fn change_record(scratch: &Scratch, id: u64, change: impl FnOnce(&mut RestartRecord)) -> RestartRecord {
+    let disk = Arc::new(FileDisk::new(log_dir(scratch, id)).unwrap());
+    let identity = DataDirectory::identity_of(&*disk).unwrap().unwrap();
+    let files = spindle_log::Config { segment_bytes: 1 << 20, ..spindle_log::Config::default() };
+    let mut store = Store::open(disk, &identity, files).unwrap();
+    let words: Vec<u64> =
+        store.journal().value(RECORD).unwrap().as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let mut record = RestartRecord::decode(&words).unwrap();
+    change(&mut record);
+    let bytes: Vec<u8> = record.encode().into_iter().flat_map(u64::to_le_bytes).collect();
+    store.journal().put(RECORD, &bytes).unwrap();
+    record
+}
+
+/// Removes the records of a member that does not run, but for the oldest ones.
+fn keep_records(scratch: &Scratch, id: u64, count: usize) {
+    let disk = Arc::new(FileDisk::new(log_dir(scratch, id)).unwrap());
+    let identity = DataDirectory::identity_of(&*disk).unwrap().unwrap();
+    let files = spindle_log::Config { segment_bytes: 1 << 20, ..spindle_log::Config::default() };
+    let mut store = Store::open(disk, &identity, files).unwrap();
+    let (number, _) = store.open_named("ledger", &mut |_| {}).unwrap();
+    let log = store.log(number).unwrap();
+    let mut reader = log.readers().reader();
+    let last = (0..count).filter_map(|_| reader.next().unwrap().map(|record| record.version)).last();
+    log.cut_after(last).unwrap();
+}
+
+fn run(mut node: Node) -> (Publisher, Group) {
+    let publisher = node.publisher("ledger").unwrap();
+    (publisher, node.start(|_: SubgroupId, batch: &mut Batch<'_>| batch.for_each(drop)).unwrap())
+}
+
+/// A process of `chaos --disks`, seed 1: its log had records that the group did not have, so no member
+/// could send what came behind them.
+#[test]
+fn a_member_that_a_restart_leaves_out_loses_the_records_that_the_group_does_not_have() {
+    let scratch = Scratch::new("restart-cut");
+    send_and_finish(join(&scratch, 3, &[1, 2, 3]), "first");
+    // It had entered the view, and had logged more of it than the others.
+    let view = change_record(&scratch, 3, |_| {}).view;
+    change_record(&scratch, 3, |record| record.enter(view, MemberId(3)));
+    for id in [1, 2] {
+        keep_records(&scratch, id, 1);
+    }
+    let late = config(&scratch, 3, 3);
+    let late = thread::spawn(move || late.join().unwrap());
+    let mut ending = vec![];
+    // The two restart the group, and admit the third member once they run.
+    let mut groups: Vec<_> = join(&scratch, 3, &[1, 2]).into_iter().map(run).collect();
+    groups.push(run(late.join().unwrap()));
+    for (mut publisher, group) in groups {
+        ending.push(thread::spawn(move || {
+            publisher.send(b"second", LONG).unwrap();
+            drop(publisher);
+            group.finish(LONG).unwrap();
+        }));
+    }
+    ending.into_iter().for_each(|thread| thread.join().unwrap());
+    let all = read(&scratch, 1);
+    let firsts = all.iter().filter(|(epoch, _)| *epoch == 1).count();
+    assert_eq!((firsts, &read(&scratch, 2)), (1, &all));
+    assert_eq!(read(&scratch, 3), all);
+}
+
+/// `chaos --disks`, seed 4: all members had just entered the view, so none counted as complete, and the one
+/// with the longest log refused to send it.
+#[test]
+fn the_longest_log_is_sent_though_its_member_had_not_caught_up() {
+    let scratch = Scratch::new("restart-lagging");
+    send_and_finish(join(&scratch, 2, &[1, 2]), "first");
+    send_and_finish(join(&scratch, 2, &[1, 2]), "second");
+    keep_records(&scratch, 1, 2);
+    keep_records(&scratch, 2, 1);
+    for id in [1, 2] {
+        let view = change_record(&scratch, id, |_| {}).view;
+        assert_eq!(view.id, ViewId(2));
+        change_record(&scratch, id, |record| record.enter(view, MemberId(id)));
+    }
+    let ending = join(&scratch, 2, &[1, 2]).into_iter().map(run).map(|(mut publisher, group)| {
+        thread::spawn(move || {
+            publisher.send(b"third", LONG).unwrap();
+            drop(publisher);
+            group.finish(LONG).unwrap();
+        })
+    });
+    ending.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+    let all = read(&scratch, 1);
+    assert_eq!(all.iter().map(|(epoch, _)| *epoch).collect::<Vec<_>>(), [1, 1, 3, 3]);
+    assert_eq!(read(&scratch, 2), all);
+}
+
+/// `chaos --disks`, seed 1: a member that was killed while it caught up was left out of each restart after
+/// that.
+#[test]
+fn a_log_that_catches_up_before_and_after_admission_is_complete() {
+    let scratch = Scratch::new("restart-complete");
+    send_and_finish(join(&scratch, 2, &[1, 2]), "first");
+    let view = change_record(&scratch, 2, |_| {}).view;
+    let mut nodes = join(&scratch, 2, &[1, 2]);
+    // Its process ends without a word, and so does the next one, in the view after its admission.
+    drop(nodes.pop());
+    let (mut publisher, group) = run(nodes.remove(0));
+    publisher.send(b"second", LONG).unwrap();
+    let start = Instant::now();
+    while read(&scratch, 1).len() < 3 {
+        assert!(start.elapsed() < LONG);
+        thread::yield_now();
+    }
+    change_record(&scratch, 2, |record| {
+        let view = spindle::View { id: group.view().id, ..view };
+        record.enter(view, MemberId(2));
+    });
+    let (_, second) = run(join(&scratch, 1, &[2]).remove(0));
+    drop(publisher);
+    thread::scope(|scope| {
+        let finished = scope.spawn(|| second.finish(LONG));
+        group.finish(LONG).unwrap();
+        finished.join().unwrap().unwrap();
+    });
+    assert_eq!(read(&scratch, 2), read(&scratch, 1));
+    assert_eq!(change_record(&scratch, 2, |_| {}).origins, []);
 }

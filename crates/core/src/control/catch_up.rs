@@ -232,6 +232,11 @@ impl CatchUp {
         self.end
     }
 
+    /// Whether no record is missing between the last one that the log had and those that have come.
+    pub fn is_whole(&self) -> bool {
+        self.gap.is_none() && !self.may_skip
+    }
+
     /// How long the driver may wait until the next [`ask`](Self::ask), if no event comes.
     pub fn patience(&self, now: Time) -> Duration {
         match &self.asked {

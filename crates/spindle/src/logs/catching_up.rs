@@ -179,6 +179,11 @@ impl LogCatchUp {
         if self.fetch.is_some() || self.cut.is_some() { LOOK_EVERY } else { self.core.patience(now) }
     }
 
+    /// Whether no record is missing between the last one that the log had and those that have come.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.core.is_whole()
+    }
+
     /// Returns whether records come.
     pub(crate) fn has_come(&self) -> bool {
         self.fetch.is_some()

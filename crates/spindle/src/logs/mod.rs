@@ -7,7 +7,7 @@
 use crate::config::Terms;
 use crate::control_plane::ControlPlane;
 use crate::error::{Ended, JoinError, LogEnds};
-use crate::old_logs::{DIRECTORY, position, version, write};
+use crate::old_logs::{DIRECTORY, OldLog, position, version, write};
 use crate::shared::{Notices, lock};
 use retention::{PRUNE_EVERY, Pruning};
 use spindle_core::control::{Incarnation, LogState, RestartRecord};
@@ -106,7 +106,7 @@ impl Logs {
             view.subgroups.iter().filter(|spec| spec.is_logged()).map(|spec| &spec.name).collect();
         let Some(first) = names.first() else { return Ok(None) };
         let Some(data_dir) = &terms.data_dir else { return Err(JoinError::NoDataDir { subgroup: (*first).clone() }) };
-        let mut old_logs: BTreeMap<String, (u32, bool)> = BTreeMap::new();
+        let mut old_logs: BTreeMap<String, (u32, bool, Option<Position>)> = BTreeMap::new();
         let replays = old.is_some();
         let (mut store, record) = match old {
             Some(old) if old.incarnation() != incarnation => {
@@ -116,7 +116,7 @@ impl Logs {
             Some(old) => {
                 let path = old.path().clone();
                 let (mut store, mut record, states) = old.into_store()?;
-                for (name, (number, own)) in states {
+                for (name, OldLog { number, state: own, begin }) in states {
                     if let Some(log) = restart.iter().flatten().find(|log| log.name == name)
                         && is_in(view, me, &name)
                     {
@@ -128,7 +128,7 @@ impl Logs {
                         store.log(number)?.cut_after(log.last.map(version))?;
                     }
                     // The other members of a living group have logged more.
-                    old_logs.insert(name, (number, restart.is_none() && own.last.is_some()));
+                    old_logs.insert(name, (number, restart.is_none() && own.last.is_some(), begin));
                 }
                 // The members that restart the group have the view on disk.
                 if restart.is_none() {
@@ -152,11 +152,11 @@ impl Logs {
         let mut numbers = vec![];
         for name in names {
             // Old logs are open already.
-            let (number, lacks) = match old_logs.get(name) {
+            let (number, lacks, begin) = match old_logs.get(name) {
                 Some(old) => *old,
-                None => (store.open_named(name, &mut |_| {})?.0, false),
+                None => (store.open_named(name, &mut |_| {})?.0, false, None),
             };
-            numbers.push((name.clone(), number, lacks));
+            numbers.push((name.clone(), number, (lacks, begin)));
         }
         write(&mut store, &record)?;
         let snapshots = numbers.iter().map(|(_, number, _)| store.snapshots(*number));
@@ -173,10 +173,10 @@ impl Logs {
         };
         let writer = Writer::start(store, report)?;
         let (mut logs, mut vacant, mut since) = (vec![], BTreeMap::new(), BTreeMap::new());
-        for ((name, number, lacks), snapshots) in numbers.into_iter().zip(snapshots) {
+        for ((name, number, (lacks, begin)), snapshots) in numbers.into_iter().zip(snapshots) {
             let (appender, complete_since) = (writer.appender(number)?, CompleteSince::default());
             let shared = (snapshots, complete_since.clone(), meters.clone());
-            let log = SubgroupLog::new(&name, appender, (lacks, replays), shared);
+            let log = SubgroupLog::new(&name, appender, (lacks, replays, begin), shared);
             logs.push((number, Arc::clone(&log.frontier)));
             since.insert(name.clone(), complete_since);
             vacant.insert(name, log);

@@ -78,11 +78,12 @@ pub struct LogStatus {
 
 impl SubgroupLog {
     /// Returns the log that continues with `appender`. It may lack records of older epochs. `replays`
-    /// says that the member was started again.
+    /// says that the member was started again. `last_before` was its last record before it got any from
+    /// others.
     pub(super) fn new(
         name: &str,
         appender: Appender,
-        (lacks, replays): (bool, bool),
+        (lacks, replays, last_before): (bool, bool, Option<Position>),
         (snapshots, since, meters): (Snapshots, CompleteSince, LogMeters),
     ) -> SubgroupLog {
         let (frontier, writer) = (Arc::default(), (appender.handle(), appender.subgroup()));
@@ -90,7 +91,7 @@ impl SubgroupLog {
         SubgroupLog {
             access,
             meters,
-            last_before: appender.last().map(|(last, _)| position(last)),
+            last_before,
             has_all: false,
             may_replay: !lacks,
             entered: None,

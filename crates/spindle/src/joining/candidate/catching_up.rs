@@ -69,20 +69,27 @@ impl Candidate<'_> {
                 running.push((name.clone(), LogCatchUp::new(name, &appender, terms, me, now)));
             }
         }
-        let run = self.run(control_plane, incarnation, &mut running);
-        for (_, catch_up) in running {
+        let mut with_gaps = vec![];
+        let run = self.run(control_plane, incarnation, &mut running, &mut with_gaps);
+        for (name, catch_up) in running {
+            if !catch_up.is_whole() {
+                with_gaps.push(name);
+            }
             catch_up.abandon()?;
         }
         names.iter().try_for_each(|name| old.look(name))?;
+        with_gaps.iter().for_each(|name| old.note_gap(name));
         run
     }
 
-    /// Catches up until none of the logs is left that lacks much, or no member is left.
+    /// Catches up until none of the logs is left that lacks much, or no member is left. Adds the logs that
+    /// have got a gap to `with_gaps`.
     fn run(
         &mut self,
         control_plane: &mut ControlPlane,
         incarnation: u128,
         running: &mut Vec<(String, LogCatchUp)>,
+        with_gaps: &mut Vec<String>,
     ) -> Result<(), JoinError> {
         let mut asked: Option<Instant> = None;
         while !running.is_empty() {
@@ -108,7 +115,11 @@ impl Candidate<'_> {
                 match catch_up.step(incarnation, control_plane)? {
                     None => at += 1,
                     Some(end) => {
-                        running.remove(at).1.finish(end);
+                        let (name, catch_up) = running.remove(at);
+                        if !catch_up.is_whole() {
+                            with_gaps.push(name);
+                        }
+                        catch_up.finish(end);
                     }
                 }
             }

@@ -91,6 +91,9 @@ impl RestartCatchUps {
                 .filter_map(|(name, end)| Some((name, gap(end.as_ref()?)?)))
                 .map(|(name, since)| LogOrigin { name: name.clone(), since })
                 .collect();
+            if let Some(old) = restart.old_logs() {
+                gaps.iter().for_each(|origin| old.note_gap(&origin.name));
+            }
             restart.report_logs(&gaps, now);
         }
         Ok(())
