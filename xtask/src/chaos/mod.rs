@@ -8,6 +8,7 @@
 //! reported with its seed. `--seed` plays it again, with the same events at the same times, on a
 //! machine that will schedule it differently.
 mod cluster;
+mod disks;
 mod hosts;
 mod judge;
 mod logs;
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub(crate) const USAGE: &str = "\
        cargo xtask chaos [--seconds N] [--seed S] [--members A..B] [--suspect-after MS] [--bug NAME] [--only EVENT] [--logs] [--story] [--traces DIR] [--json]
        cargo xtask chaos --hosts A..B [--fabric tcp|ofi] [--seconds N] [--seed S] [--suspect-after MS] [--outage-max MS] [--only EVENT] [--story] [--traces DIR] [--json]
+       cargo xtask chaos --disks [--seconds N] [--seed S] [--members A..B] [--story] [--json]
 
   --seconds N         how long: rounds are begun until then, and if they are 30 or more, until enough has happened; 60 by default
   --seed S            the first round's seed; by default by the clock
@@ -43,6 +45,7 @@ pub(crate) const USAGE: &str = "\
   --bug NAME          plant this bug of the core's in the members
   --only EVENT        this and nothing else, such as KillOthers or RemoveDirectory, or among hosts Outage, CutCrash, Recover or RestartSeeds
   --logs              one subgroup is logged, killed members are started again with their logs, and all logs are compared; on one host
+  --disks             all processes of a logged group are killed and started again, at least 20 times; disks are lost, full or old
   --story             print what was done in each round, and its views
   --traces DIR        members write what they trace at debug level (docs/guide/troubleshooting.md) to DIR/chaosROUND-PROCESS.trace
   --json              print the result as one object";
@@ -84,6 +87,8 @@ pub(crate) struct ChaosOptions {
     only: Option<EventKind>,
     /// True if a subgroup is logged.
     logs: bool,
+    /// True if the run is one of total restarts.
+    disks: bool,
     /// True if the history of each round is printed.
     story: bool,
     /// The directory for the members' traces.
@@ -104,22 +109,22 @@ impl ChaosOptions {
             bug: None,
             only: None,
             logs: false,
+            disks: false,
             story: false,
             traces: None,
             json: false,
         };
         let (mut args, mut only) = (args.iter(), None);
         while let Some(arg) = args.next() {
-            if arg == "--json" {
-                options.json = true;
-                continue;
-            }
-            if arg == "--logs" {
-                options.logs = true;
-                continue;
-            }
-            if arg == "--story" {
-                options.story = true;
+            let flag = match arg.as_str() {
+                "--json" => Some(&mut options.json),
+                "--logs" => Some(&mut options.logs),
+                "--disks" => Some(&mut options.disks),
+                "--story" => Some(&mut options.story),
+                _ => None,
+            };
+            if let Some(flag) = flag {
+                *flag = true;
                 continue;
             }
             let value = args.next().with_context(|| format!("{arg} is unknown, or wants a value\n{USAGE}"))?;
@@ -144,6 +149,12 @@ impl ChaosOptions {
         }
         if options.hosts.is_some() && options.logs {
             bail!("--logs is for members on one host: without --hosts");
+        }
+        if options.disks && (options.hosts.is_some() || options.logs || options.bug.is_some() || only.is_some()) {
+            bail!("--disks has events of its own: without --hosts, --logs, --bug and --only");
+        }
+        if options.disks && *options.members.start() < 3 {
+            bail!("--disks loses disks: with --members from 3");
         }
         if let Some(name) = only {
             let (among_hosts, place) =
@@ -212,6 +223,9 @@ pub(crate) fn run(options: &ChaosOptions, root: &Path) -> Result<ExitCode> {
     {
         println!("skipped: {obstacle}");
         return Ok(ExitCode::SUCCESS);
+    }
+    if options.disks {
+        return disks::run(options, root);
     }
     let signals = Signals::watch()?;
     let session = StepSession::new(root, None, Instant::now() + Duration::from_secs(options.seconds) + SPARE, &signals);
@@ -497,6 +511,7 @@ mod tests {
         let options = parsed("--seconds 5 --seed 7 --members 2..4 --json").unwrap();
         assert_eq!((options.seconds, options.seed, options.members, options.json), (5, Some(7), 2..=4, true));
         assert_eq!(parsed("--members 3").unwrap().members, 3..=3);
+        assert!(parsed("--disks --seed 4 --members 3").unwrap().disks);
         let options = parsed("--hosts 3..5").unwrap();
         assert_eq!((options.hosts, options.suspect_after), (Some(3..=5), SUSPECT_AFTER_AFAR));
         assert_eq!(parsed("--hosts 3 --fabric ofi").unwrap().fabric, "ofi");
@@ -516,6 +531,9 @@ mod tests {
             "--members 5..3",
             "--members 0",
             "--nothing 1",
+            "--disks --hosts 3",
+            "--disks --members 2",
+            "--disks --only Kill",
         ] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }

@@ -118,6 +118,10 @@ impl Dice {
         mix(self.0)
     }
 
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
     pub(super) fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
         range.start() + self.next() % (range.end() - range.start() + 1)
     }
