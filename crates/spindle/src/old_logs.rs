@@ -115,6 +115,13 @@ impl OldLogs {
         Ok(())
     }
 
+    /// Notes the last record of a log that gets more.
+    pub(crate) fn note_progress(&mut self, name: &str, last: Position) {
+        if let Some(known) = self.states.iter_mut().find(|known| known.name == name) {
+            known.last = known.last.max(Some(last));
+        }
+    }
+
     /// Notes that a log has got records behind a gap.
     pub(crate) fn note_gap(&mut self, name: &str) {
         let last = self.states.iter().find(|state| state.name == name).and_then(|state| state.last);

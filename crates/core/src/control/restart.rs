@@ -202,6 +202,12 @@ impl Restart {
         self.written == self.writes
     }
 
+    /// Returns when logs of others have last got records, as this process has heard; `None` if it waits for
+    /// none.
+    pub fn moved_at(&self) -> Option<Time> {
+        self.attempt.as_ref().and_then(RestartAttempt::moved_at)
+    }
+
     /// Returns the logs of this process, as far as it has reported them.
     pub fn logs(&self) -> &[LogState] {
         &self.setup.logs

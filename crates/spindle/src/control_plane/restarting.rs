@@ -84,6 +84,11 @@ impl RestartDriver {
         self.inner.waiting()
     }
 
+    /// When this process, as the leader, has last heard that logs get records.
+    pub(crate) fn moved_at(&self) -> Option<Time> {
+        self.inner.moved_at()
+    }
+
     /// Takes the view that this process has to begin, once.
     pub(crate) fn take_begun(&mut self) -> Option<RestartView> {
         self.begun.take()

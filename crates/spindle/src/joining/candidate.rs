@@ -97,6 +97,8 @@ pub(crate) struct Candidate<'a> {
     known: Option<(u128, View)>,
     /// The logs that get records before a restart is decided.
     levels: RestartCatchUps,
+    /// When this process, as the leader, has last heard that other logs get records.
+    moved_at: Option<Time>,
 }
 
 impl<'a> Candidate<'a> {
@@ -131,6 +133,7 @@ impl<'a> Candidate<'a> {
             left_out: None,
             known: None,
             levels: RestartCatchUps::default(),
+            moved_at: None,
         })
     }
 
@@ -350,6 +353,11 @@ impl<'a> Candidate<'a> {
             });
             let news = news.collect();
             self.levels.step(control_plane)?;
+            let moved = control_plane.restart().and_then(|restart| restart.moved_at());
+            if std::mem::replace(&mut self.moved_at, moved) != moved || self.levels.is_moving() {
+                // The timeout limits a wait, not a transfer.
+                self.deadline = after(Instant::now(), self.config.gather_timeout);
+            }
             if let Some(error) = control_plane.bootstrap().and_then(BootstrapDriver::take_failure) {
                 return Err(error.into());
             }

@@ -40,6 +40,11 @@ impl Drop for Served {
 }
 
 impl RecordServer {
+    /// Whether it sends records now.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.served.load(Ordering::Relaxed) > 0
+    }
+
     /// Sends records of `source`, or the reason why there are none.
     pub(crate) fn serve(
         &self,

@@ -65,6 +65,11 @@ impl RestartAttempt {
         self.behind.keys().copied().collect()
     }
 
+    /// Returns when logs have last moved, if members are behind.
+    pub(super) fn moved_at(&self) -> Option<Time> {
+        (!self.behind.is_empty()).then_some(self.moved)
+    }
+
     pub(super) fn resend_at(&self) -> Time {
         Time(self.sent.0 + RESEND_EVERY)
     }

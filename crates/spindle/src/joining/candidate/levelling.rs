@@ -8,13 +8,20 @@ use spindle_core::control::{
     WantedRecords,
 };
 use spindle_core::{Position, ViewId};
-use spindle_log::{Error, Version};
+use spindle_log::{Error, Readers, Version};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// The pause between two reports of records that come.
+const REPORT_EVERY: Duration = Duration::from_millis(200);
 
 /// The logs that get records, by name, and those that are sent.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct RestartCatchUps {
     running: BTreeMap<String, LogCatchUp>,
+    /// What reads the logs that get records, and the record that they need last.
+    readers: BTreeMap<String, (Readers, Position)>,
+    reported: Option<Instant>,
     server: RecordServer,
 }
 
@@ -79,8 +86,17 @@ impl RestartCatchUps {
             }
         }
         let now = control_plane.now();
-        if let Some(restart) = control_plane.restart().filter(|_| !moved.is_empty()) {
+        let is_due = self.reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY);
+        if let Some(restart) =
+            control_plane.restart().filter(|_| !moved.is_empty() || is_due && !self.running.is_empty())
+        {
+            self.reported = Some(Instant::now());
             if let Some(old) = restart.old_logs() {
+                for name in self.running.keys() {
+                    let Some((readers, needed)) = self.readers.get(name) else { continue };
+                    let last = readers.durable().map(position).filter(|last| last < needed);
+                    last.into_iter().for_each(|last| old.note_progress(name, last));
+                }
                 moved.iter().try_for_each(|(name, _)| old.look(name))?;
             }
             let cut_off = moved.iter().filter(|(_, end)| end.as_ref().is_some_and(is_cut_off));
@@ -88,6 +104,11 @@ impl RestartCatchUps {
             restart.report_logs(&cut_off, now);
         }
         Ok(())
+    }
+
+    /// Whether records come or go.
+    pub(super) fn is_moving(&self) -> bool {
+        self.server.is_busy() || self.running.values().any(LogCatchUp::has_come)
     }
 
     /// Ends what appends to logs.
@@ -112,6 +133,7 @@ impl RestartCatchUps {
                 return Ok(());
             }
             let catch_up = LogCatchUp::new(&name, &appender, (bound, CatchUpAim::Whole), me, now);
+            self.readers.insert(name.clone(), (appender.readers(), last));
             self.running.insert(name.clone(), catch_up);
         }
         if let Some(catch_up) = self.running.get_mut(&name) {
