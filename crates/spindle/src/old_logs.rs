@@ -115,10 +115,10 @@ impl OldLogs {
         Ok(())
     }
 
-    /// Notes the last record of a log that gets more.
-    pub(crate) fn note_progress(&mut self, name: &str, last: Position) {
-        if let Some(known) = self.states.iter_mut().find(|known| known.name == name) {
-            known.last = known.last.max(Some(last));
+    /// Notes the last record of a log that gets more, with a clock that is no earlier than that of the record.
+    pub(crate) fn note_progress(&mut self, name: &str, (last, clock): (Position, u64)) {
+        if let Some(known) = self.states.iter_mut().find(|known| known.name == name && known.last < Some(last)) {
+            (known.last, known.clock) = (Some(last), clock);
         }
     }
 

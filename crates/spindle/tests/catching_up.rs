@@ -272,10 +272,9 @@ fn records_that_all_have_pruned_stay_missing_and_the_log_continues() {
     members[2].send_many(3, 20, 100);
     assert_eq!(members[2].log().catching_up, None);
     finish(members);
+    // The log has no gap: it begins again behind the missing records.
     let [first, third] = [1, 3].map(|id| read(&host.data.0, id));
-    let tail = |log: &[Logged]| log.iter().rev().take(120).cloned().collect::<Vec<_>>();
-    assert_eq!(tail(&first), tail(&third));
-    assert!(third.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
+    assert!(third.len() >= 20 && first.ends_with(&third), "{} of {} records", third.len(), first.len());
 }
 
 #[test]

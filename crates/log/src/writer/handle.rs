@@ -60,6 +60,15 @@ impl WriterHandle {
         })?
     }
 
+    /// Empties a log, and lets it continue behind `version`, as if everything up to it were pruned. An
+    /// [`Appender`] of the subgroup can't be used after that: a new one continues.
+    ///
+    /// # Errors
+    /// As [`Log::reset`](crate::Log::reset); [`Error::Stopped`].
+    pub fn reset(&self, subgroup: u32, version: Version, clock: u64) -> Result<()> {
+        self.call(move |store| store.log(subgroup)?.reset(version, clock))?
+    }
+
     /// As [`Writer::appender`](super::Writer::appender).
     ///
     /// # Errors

@@ -354,7 +354,8 @@ impl<'a> Candidate<'a> {
             let news = news.collect();
             self.levels.step(control_plane)?;
             let moved = control_plane.restart().and_then(|restart| restart.moved_at());
-            if std::mem::replace(&mut self.moved_at, moved) != moved || self.levels.is_moving() {
+            let before = std::mem::replace(&mut self.moved_at, moved);
+            if before.is_some_and(|before| moved.is_some_and(|moved| moved > before)) || self.levels.is_moving() {
                 // The timeout limits a wait, not a transfer.
                 self.deadline = after(Instant::now(), self.config.gather_timeout);
             }

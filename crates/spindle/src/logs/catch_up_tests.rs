@@ -64,7 +64,7 @@ impl TestLog {
     }
 
     fn source(&self, is_complete: bool) -> RecordSource {
-        RecordSource { readers: self.readers(), is_complete, begins: Version::new(9, 0) }
+        RecordSource { readers: self.readers(), is_complete, is_settled: true, begins: Version::new(9, 0) }
     }
 
     fn versions(&self) -> Vec<Version> {
@@ -85,7 +85,7 @@ impl TestLog {
         thread::spawn(move || sends(pipe));
         let counts = Arc::default();
         let (log, notices) = ((self.writer().handle(), self.number), Arc::new(Notices::default()));
-        let fetch = Fetch::begin(TransferWay::Pipe(ends), log, last, &counts, &notices).unwrap();
+        let fetch = Fetch::begin(TransferWay::Pipe(ends), log, (last, false), &counts, &notices).unwrap();
         let start = Instant::now();
         loop {
             if let Some(fetched) = fetch.result() {
@@ -185,7 +185,7 @@ fn a_log_whose_writer_has_stopped_reports_that() {
     let (pipe, ends) = PipeWriter::create(None, PATIENCE).unwrap();
     log.writer = None;
     let log = (handle, log.number);
-    let fetch = Fetch::begin(TransferWay::Pipe(ends), log, None, &Arc::default(), &Arc::default()).unwrap();
+    let fetch = Fetch::begin(TransferWay::Pipe(ends), log, (None, false), &Arc::default(), &Arc::default()).unwrap();
     send(&from, &wanted(None, before(2), false), pipe).unwrap().0.finish();
     let fetched = loop {
         if let Some(fetched) = fetch.result() {
@@ -217,6 +217,9 @@ fn a_source_sends_what_it_has_and_says_what_it_lacks() {
     // It has no record 1:5, and nothing after 1:598.
     let lacks = |sequence| StreamEnd::Lacks { last: Some(Version::new(1, sequence)) };
     assert_eq!(sends(true, Some((1, 5)), before(2), false), (0, lacks(4)));
+    let unsettled = RecordSource { is_settled: false, ..source.source(true) };
+    let request = wanted(Some(Version::new(1, 5)), before(2), false);
+    assert_eq!(send(&unsettled, &request, vec![]).unwrap().1, (0, StreamEnd::NotYet));
     assert_eq!(sends(true, Some((1, 301)), before(2), false), (0, lacks(300)));
     assert_eq!(sends(true, Some((1, 600)), before(2), false), (0, lacks(598)));
     assert_eq!(sends(false, Some((1, 600)), before(2), false), (0, StreamEnd::NotYet));

@@ -45,6 +45,8 @@ pub(crate) struct LogCatchUp {
     writer: WriterHandle,
     number: u32,
     last: Option<(Version, u64)>,
+    /// Whether the last request allows the source to leave out older records.
+    may_skip: bool,
     fetch: Option<Fetch>,
     cut: Option<Cut>,
     cut_to: Option<Option<Version>>,
@@ -79,6 +81,7 @@ impl LogCatchUp {
             writer: appender.handle(),
             number: appender.subgroup(),
             last,
+            may_skip: false,
             fetch: None,
             cut: None,
             cut_to: None,
@@ -108,7 +111,7 @@ impl LogCatchUp {
             return Some(way);
         }
         let log = (self.writer.clone(), self.number);
-        match Fetch::begin(way, log, self.last, &self.counts, control_plane.notices()) {
+        match Fetch::begin(way, log, (self.last, self.may_skip), &self.counts, control_plane.notices()) {
             Ok(fetch) => self.fetch = Some(fetch),
             Err(error) => {
                 warn!(target: TARGET, subgroup = self.name, reason = %error, "no thread for records");
@@ -149,6 +152,7 @@ impl LogCatchUp {
         }
         if let Some((source, reply, wanted)) = self.core.ask(now) {
             let from = control_plane.me;
+            self.may_skip = wanted.may_skip;
             control_plane.post(source, ControlMessage::WantRecords { incarnation, from, reply, wanted });
         }
         Ok(self.core.end())
@@ -184,9 +188,9 @@ impl LogCatchUp {
         self.core.is_whole()
     }
 
-    /// Returns whether records come.
+    /// Returns whether records come, and the disk takes them.
     pub(crate) fn has_come(&self) -> bool {
-        self.fetch.is_some()
+        self.fetch.is_some() && !self.counts.is_full.load(Ordering::Relaxed)
     }
 
     pub(crate) fn status(&self) -> CatchUpStatus {

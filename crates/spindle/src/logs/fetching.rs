@@ -104,6 +104,8 @@ struct FetchThread {
     writer: WriterHandle,
     number: u32,
     last: Option<(Version, u64)>,
+    /// Whether the source may leave out older records.
+    may_skip: bool,
     counts: Arc<FetchCounts>,
     is_cancelled: Arc<AtomicBool>,
     first: Option<Version>,
@@ -118,21 +120,24 @@ enum FetchError {
 }
 
 impl Fetch {
-    /// Begins to read a stream, for the log with this number whose last record is `last`.
+    /// Begins to read a stream, for the log with this number whose last record is `last`. If the source may
+    /// leave out older records, the log is emptied, and continues behind what comes first: a log has no
+    /// gap.
     ///
     /// # Errors
     /// No thread can be started.
     pub(super) fn begin(
         way: TransferWay,
         (writer, number): (WriterHandle, u32),
-        last: Option<(Version, u64)>,
+        (last, may_skip): (Option<(Version, u64)>, bool),
         counts: &Arc<FetchCounts>,
         notices: &Arc<Notices>,
     ) -> std::io::Result<Fetch> {
         let (tell, done) = channel();
         let (notices, counts, is_cancelled) = (Arc::clone(notices), Arc::clone(counts), Arc::default());
         let (first, bytes) = Default::default();
-        let fetch = FetchThread { writer, number, last, counts, is_cancelled: Arc::clone(&is_cancelled), first, bytes };
+        let cancelled = Arc::clone(&is_cancelled);
+        let fetch = FetchThread { writer, number, last, may_skip, counts, is_cancelled: cancelled, first, bytes };
         thread::Builder::new().name("spindle-catch-up".into()).spawn(move || {
             // The owner may have gone.
             let _ = tell.send(fetch.run(way));
@@ -211,6 +216,15 @@ impl FetchThread {
     fn append(&mut self, mut chunk: Chunk) -> Result<(), FetchError> {
         let (first, last) = (chunk.first(), chunk.last_with_clock());
         let (records, bytes) = (u64::from(chunk.records()), chunk.bytes());
+        if self.may_skip
+            && self.first.is_none()
+            && let Some((last, clock)) = chunk.last_with_clock()
+        {
+            // Its last record is one that the source has: the next request can name it.
+            self.writer.reset(self.number, last, clock).map_err(FetchError::Log)?;
+            (self.first, self.last) = (Some(last), Some((last, clock)));
+            return Ok(());
+        }
         loop {
             if self.is_cancelled.load(Ordering::Relaxed) {
                 return Err(FetchError::Cancelled);

@@ -107,7 +107,7 @@ impl SubgroupLog {
             let has_more = readers.durable() > wanted.after.map(super::version);
             let begins = Version::new(epoch.0, 0);
             return has_more
-                .then_some(RecordSource { readers, is_complete: false, begins })
+                .then_some(RecordSource { readers, is_complete: false, is_settled: false, begins })
                 .ok_or(NoRecords::CatchingUp);
         }
         let lacks = |since: &ViewId| !wanted.may_skip && wanted.after.is_none_or(|after| after.epoch < *since);
@@ -123,6 +123,6 @@ impl SubgroupLog {
                 is_here || is_settled && last.epoch < epoch
             }
         };
-        Ok(RecordSource { readers, is_complete, begins: Version::new(epoch.0, 0) })
+        Ok(RecordSource { readers, is_complete, is_settled: true, begins: Version::new(epoch.0, 0) })
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct RecordSource {
     pub(crate) readers: Readers,
     /// Whether all records below the bound of the request are on disk.
     pub(crate) is_complete: bool,
+    /// Whether all its records are known to be the group's: it does not catch up itself.
+    pub(crate) is_settled: bool,
     /// Where the log begins if it has no record.
     pub(crate) begins: Version,
 }
@@ -135,7 +137,7 @@ pub(super) fn first(
     source: &RecordSource,
     wanted: &WantedRecords,
 ) -> Result<Result<(Version, Option<Hold>), StreamEnd>, Error> {
-    let RecordSource { readers, is_complete, begins } = source;
+    let RecordSource { readers, is_complete, is_settled, begins } = source;
     let after = wanted.after.map(version);
     for _ in 0..HOLD_ATTEMPTS_MAX {
         let oldest = readers.oldest();
@@ -165,6 +167,9 @@ pub(super) fn first(
         let mut reader = readers.reader();
         if reader.get(after)?.is_some() {
             return Ok(Ok((after.next(), Some(hold))));
+        }
+        if !is_settled {
+            return Ok(Err(StreamEnd::NotYet));
         }
         return Ok(Err(StreamEnd::Lacks { last: reader.last_before(after)? }));
     }

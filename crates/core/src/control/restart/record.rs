@@ -82,6 +82,8 @@ pub struct RestartRecord {
 
 /// The most bytes of a card: an address, and the fields of fixed size with a rack.
 const CARD_BYTES_MAX: usize = 2 * ADDRESS_BYTES_MAX;
+/// The most origins of one log that a record keeps.
+const ORIGINS_MAX: usize = 8;
 /// The version of the encoding.
 const FORMAT: u64 = 1;
 
@@ -124,6 +126,8 @@ impl RestartRecord {
             self.note_origin(&LogOrigin { name: name.clone(), since: view.id });
         }
         let mut origins = self.origins.clone();
+        // The log of a member that continues begins again behind its last record.
+        origins.iter_mut().filter(|origin| origin.is_cut_off()).for_each(|origin| origin.since = view.id);
         // A subgroup that was dropped may begin again.
         origins.retain(|origin| view.subgroup(&origin.name).is_some());
         *self = RestartRecord { view, origins, promised: RestartBallot::default(), accepted: None };
@@ -135,10 +139,12 @@ impl RestartRecord {
             return;
         }
         self.origins.retain(|known| known.name != origin.name || !known.is_cut_off());
-        // The oldest one says whether the log can become complete, and the newest one how.
-        if self.origins.iter().filter(|known| known.name == origin.name).count() > 1 {
-            let newest = self.origins.iter().rposition(|known| known.name == origin.name);
-            newest.map(|newest| self.origins.remove(newest));
+        // The oldest one says whether the log can become complete, and the newest one behind which it has
+        // records since when it is.
+        if self.origins.iter().filter(|known| known.name == origin.name).count() >= ORIGINS_MAX {
+            let second = self.origins.iter().enumerate().filter(|(_, known)| known.name == origin.name).nth(1);
+            let second = second.map(|(second, _)| second);
+            second.map(|second| self.origins.remove(second));
         }
         self.origins.push(origin.clone());
     }
@@ -215,7 +221,7 @@ pub(super) fn put_origins(out: &mut Vec<u64>, origins: &[LogOrigin]) {
 }
 
 pub(super) fn origins(from: &mut &[u64]) -> Option<Vec<LogOrigin>> {
-    (0..count(from, 2 * SUBGROUPS_MAX)?)
+    (0..count(from, ORIGINS_MAX * SUBGROUPS_MAX)?)
         .map(|_| Some(LogOrigin { name: name(from)?, since: ViewId(take_word(from)?) }))
         .collect()
 }

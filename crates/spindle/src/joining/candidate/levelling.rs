@@ -19,8 +19,8 @@ const REPORT_EVERY: Duration = Duration::from_millis(200);
 #[derive(Default)]
 pub(super) struct RestartCatchUps {
     running: BTreeMap<String, LogCatchUp>,
-    /// What reads the logs that get records, and the record that they need last.
-    readers: BTreeMap<String, (Readers, Position)>,
+    /// What reads the logs that get records, the record that they need last, and its clock.
+    readers: BTreeMap<String, (Readers, Position, u64)>,
     reported: Option<Instant>,
     server: RecordServer,
 }
@@ -93,9 +93,9 @@ impl RestartCatchUps {
             self.reported = Some(Instant::now());
             if let Some(old) = restart.old_logs() {
                 for name in self.running.keys() {
-                    let Some((readers, needed)) = self.readers.get(name) else { continue };
+                    let Some((readers, needed, clock)) = self.readers.get(name) else { continue };
                     let last = readers.durable().map(position).filter(|last| last < needed);
-                    last.into_iter().for_each(|last| old.note_progress(name, last));
+                    last.into_iter().for_each(|last| old.note_progress(name, (last, *clock)));
                 }
                 moved.iter().try_for_each(|(name, _)| old.look(name))?;
             }
@@ -122,7 +122,7 @@ impl RestartCatchUps {
     /// Lets a log get the records that it lacks from processes that have them.
     fn begin(&mut self, longest: LongestLog, control_plane: &mut ControlPlane) -> Result<(), Error> {
         let (me, now) = (control_plane.me, control_plane.now());
-        let LongestLog { state: LogState { name, last, .. }, holders } = longest;
+        let LongestLog { state: LogState { name, last, clock }, holders } = longest;
         let Some((old, last)) = control_plane.restart().and_then(RestartDriver::old_logs).zip(last) else {
             return Ok(());
         };
@@ -133,7 +133,7 @@ impl RestartCatchUps {
                 return Ok(());
             }
             let catch_up = LogCatchUp::new(&name, &appender, (bound, CatchUpAim::Whole), me, now);
-            self.readers.insert(name.clone(), (appender.readers(), last));
+            self.readers.insert(name.clone(), (appender.readers(), last, clock));
             self.running.insert(name.clone(), catch_up);
         }
         if let Some(catch_up) = self.running.get_mut(&name) {
@@ -167,6 +167,6 @@ impl RestartCatchUps {
             RecordBound::Through(last) => readers.durable().is_some_and(|durable| durable >= version(last)),
             RecordBound::Before(_) => false,
         };
-        Ok(RecordSource { readers, is_complete, begins: Version::MIN })
+        Ok(RecordSource { readers, is_complete, is_settled: true, begins: Version::MIN })
     }
 }
