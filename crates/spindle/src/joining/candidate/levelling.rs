@@ -19,7 +19,7 @@ const REPORT_EVERY: Duration = Duration::from_millis(200);
 #[derive(Default)]
 pub(super) struct RestartCatchUps {
     running: BTreeMap<String, LogCatchUp>,
-    /// What reads the logs that get records, the record that they need last, and its clock.
+    /// By name: a reader of a log that gets records, the last record that it needs, and its clock.
     readers: BTreeMap<String, (Readers, Position, u64)>,
     reported: Option<Instant>,
     server: RecordServer,
