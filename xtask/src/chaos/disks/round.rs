@@ -205,6 +205,7 @@ impl<'a> DisksRound<'a> {
     fn start_all(&mut self, starts: &Starts, kill_after: Option<Duration>) -> Result<()> {
         let begin = Instant::now();
         self.paces.clone_from(&starts.paces);
+        self.forget_found()?;
         let absent = self.absent.take().filter(|_| kill_after.is_none());
         for (seat, pause_ms) in starts.order.iter().zip(&starts.pauses_ms) {
             let pause = Duration::from_millis(*pause_ms);
@@ -225,6 +226,21 @@ impl<'a> DisksRound<'a> {
             (None, Some(after)) => self.run(after.saturating_sub(begin.elapsed())),
             (None, None) => Ok(()),
         }
+    }
+
+    /// Gives up no member that is here: a process that joined after the recovery may have got the id of
+    /// the one that was lost.
+    fn forget_found(&mut self) -> Result<()> {
+        let mut lost = vec![];
+        for id in std::mem::take(&mut self.lost) {
+            let mut is_here = false;
+            for seat in &self.seats {
+                is_here |= seat.is_of(id)?;
+            }
+            lost.extend((!is_here).then_some(id));
+        }
+        self.lost = lost;
+        Ok(())
     }
 
     fn start(&mut self, seat: usize) -> Result<()> {

@@ -83,6 +83,11 @@ impl Seat {
         Ok(!self.ids.is_empty() || files::member_of(&self.data())?.is_some())
     }
 
+    /// Whether the directory belongs to the member `id`.
+    pub(super) fn is_of(&self, id: u64) -> Result<bool> {
+        Ok(self.ids.contains(&id) || files::member_of(&self.data())? == Some(id))
+    }
+
     /// Fills the disk up to `spare` bytes.
     pub(super) fn fill(&mut self, spare: u64) -> Result<()> {
         let mut file = File::create(self.filler())?;
