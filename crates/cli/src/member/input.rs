@@ -55,7 +55,7 @@ pub(super) struct MessageInput {
 pub(super) enum SendResult {
     /// All messages were sent.
     All,
-    /// The input was [halted](Counts::halt).
+    /// The input was [halted](MemberCounts::halt).
     Halted,
     /// The input can't be read or sent. The publisher must not be dropped before the group, because
     /// that would declare that this member has finished.
