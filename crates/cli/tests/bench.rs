@@ -138,7 +138,7 @@ fn throughput_and_latency_through_libfabric() {
     if !has_libfabric() {
         return;
     }
-    let report = bench("ofi", "throughput --fabric ofi --seconds 0.1 --size 128,10k");
+    let report = bench("ofi", "throughput --fabric ofi --seconds 0.5 --size 128,10k");
     for run in report["runs"].as_array().expect("a list") {
         assert!(number(run, "messages_per_second") > 0.0 && run["ring_ratio"].is_null(), "{run}");
         assert!(run["ratios"].as_object().expect("an object").contains_key("stream"), "{run}");

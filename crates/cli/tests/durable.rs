@@ -50,7 +50,9 @@ fn a_message_that_enough_members_can_not_keep_gets_the_reason() {
     alone.send(b"one\n");
     alone.done().expect(0);
     let acks = fs::read_to_string(file).unwrap();
-    assert!(acks.starts_with("1 - ") && acks.contains("1 of 2 members"), "{acks}");
+    // The end of the input may end the group before the number of members is known.
+    let reasons = ["1 of 2 members", "the group ended"];
+    assert!(acks.starts_with("1 - ") && reasons.iter().any(|reason| acks.contains(reason)), "{acks}");
 }
 
 #[test]
