@@ -64,6 +64,13 @@ pub enum NoRecords {
 }
 
 impl WantedRecords {
+    /// Returns the refusal of a source whose log is complete since the view `since` only, if the request
+    /// reaches further back; `None`: the log begins with the first message.
+    pub fn refusal(&self, since: Option<ViewId>) -> Option<NoRecords> {
+        let reaches_back = |since: &ViewId| !self.may_skip && self.after.is_none_or(|after| after.epoch < *since);
+        since.filter(reaches_back).map(|epoch| NoRecords::Pruned { oldest: Position { epoch, sequence: 0 } })
+    }
+
     pub(super) fn put(&self, out: &mut Writer) {
         out.text(&self.subgroup);
         out.u32(u32::from(self.after.is_some()));

@@ -1,9 +1,11 @@
 //! A log that lacks records, and gets them from other processes. It drives the core's [`CatchUp`].
 use super::fetching::{Cut, Fetch, FetchCounts, Fetched};
 use super::{TARGET, position, version};
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, ControlPlaneEvent};
 use crate::transfer::TransferWay;
-use spindle_core::control::{CatchUp, CatchUpAim, CatchUpEnd, ControlMessage, NoRecords, RecordBound, RecordGap};
+use spindle_core::control::{
+    CatchUp, CatchUpAim, CatchUpEnd, ControlEvent, ControlMessage, NoRecords, RecordBound, RecordGap,
+};
 use spindle_core::{MemberId, Position, Time};
 use spindle_log::{Appender, Error, Version, WriterHandle};
 use std::fmt;
@@ -97,6 +99,30 @@ impl LogCatchUp {
 
     pub(crate) fn set_sources(&mut self, sources: Vec<MemberId>, now: Time) {
         self.core.set_sources(sources, now);
+    }
+
+    /// Passes an event about records to all of these catch-ups. Returns an event that others may need, too.
+    pub(crate) fn hear<'a>(
+        event: ControlPlaneEvent,
+        mut all: impl Iterator<Item = &'a mut LogCatchUp>,
+        control_plane: &ControlPlane,
+    ) -> Option<ControlPlaneEvent> {
+        let now = control_plane.now();
+        match event {
+            ControlPlaneEvent::Records { from, reply, way } => {
+                all.try_fold(way, |way, catch_up| catch_up.take(from, reply, way, control_plane));
+                return None;
+            }
+            ControlPlaneEvent::Control(ControlEvent::NoRecords { from, reply, why }) => {
+                all.for_each(|catch_up| catch_up.refused(from, reply, why, now));
+                return None;
+            }
+            ControlPlaneEvent::Control(ControlEvent::Died(id) | ControlEvent::Lost(id)) => {
+                all.for_each(|catch_up| catch_up.lost(id, now));
+            }
+            _ => {}
+        }
+        Some(event)
     }
 
     /// Takes a stream that comes for a request with this number. Returns it if it is not wanted here.

@@ -83,11 +83,7 @@ impl Cut {
 
     /// Returns the result, once there is one.
     pub(super) fn result(&self) -> Option<Result<CutLog, Error>> {
-        match self.done.try_recv() {
-            Ok(cut) => Some(cut),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err(Error::Stopped)),
-        }
+        received(&self.done).map(Result::flatten)
     }
 
     /// Waits for the result.
@@ -96,6 +92,15 @@ impl Cut {
     /// Those of the log; [`Error::Stopped`] if the disk hangs.
     pub(super) fn wait(self) -> Result<CutLog, Error> {
         self.done.recv_timeout(2 * PATIENCE).map_err(|_| Error::Stopped)?
+    }
+}
+
+/// Returns the result of a thread, once there is one; an error if the thread has ended by a panic.
+fn received<T>(done: &Receiver<T>) -> Option<Result<T, Error>> {
+    match done.try_recv() {
+        Ok(result) => Some(Ok(result)),
+        Err(TryRecvError::Empty) => None,
+        Err(TryRecvError::Disconnected) => Some(Err(Error::Stopped)),
     }
 }
 
@@ -158,11 +163,7 @@ impl Fetch {
 
     /// Returns the result, once there is one; an error if the thread has ended by a panic.
     pub(super) fn result(&self) -> Option<Result<Fetched, Error>> {
-        match self.done.try_recv() {
-            Ok(fetched) => Some(Ok(fetched)),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err(Error::Stopped)),
-        }
+        received(&self.done)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the thread that writes logs reports of its commits.
+//! Commits and sizes of logs, as the thread that writes them reports them.
 use crate::histogram::Histogram;
 use crate::shared::lock;
 use spindle_log::Outcome;

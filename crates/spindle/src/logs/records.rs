@@ -5,7 +5,7 @@ use crate::control_plane::ControlPlane;
 use crate::error::Ended;
 use crate::transfer::TransferWay;
 use spindle_core::control::{CatchUpAim, CatchUpEnd, NoRecords, RecordBound, WantedRecords};
-use spindle_core::{Engine, MemberId, Position, SubgroupId, ViewId};
+use spindle_core::{Engine, MemberId, SubgroupId, ViewId};
 use spindle_log::Version;
 use std::time::Duration;
 
@@ -110,9 +110,8 @@ impl SubgroupLog {
                 .then_some(RecordSource { readers, is_complete: false, is_settled: false, begins })
                 .ok_or(NoRecords::CatchingUp);
         }
-        let lacks = |since: &ViewId| !wanted.may_skip && wanted.after.is_none_or(|after| after.epoch < *since);
-        if let Some(epoch) = since.filter(lacks) {
-            return Err(NoRecords::Pruned { oldest: Position { epoch, sequence: 0 } });
+        if let Some(why) = wanted.refusal(since) {
+            return Err(why);
         }
         // All of older epochs are on disk.
         let is_settled = engine.persisted(id).is_some();

@@ -100,7 +100,7 @@ impl Candidate<'_> {
                 }
             }
             for news in self.news(control_plane)? {
-                hear(news, running, control_plane);
+                LogCatchUp::hear(news, running.iter_mut().map(|(_, catch_up)| catch_up), control_plane);
             }
             let Some((found, view)) = &self.known else { continue };
             if *found != incarnation {
@@ -164,23 +164,4 @@ fn sources(view: &View, name: &str, me: MemberId) -> Vec<MemberId> {
     let spec = view.subgroups.iter().find(|spec| spec.name == name);
     let ranks = spec.into_iter().flat_map(|spec| &spec.members);
     ranks.map(|rank| view.members[rank.index()]).filter(|id| *id != me).collect()
-}
-
-fn hear(news: ControlPlaneEvent, running: &mut [(String, LogCatchUp)], control_plane: &ControlPlane) {
-    let now = control_plane.now();
-    match news {
-        ControlPlaneEvent::Records { from, reply, way } => {
-            let mut way = Some(way);
-            for (_, catch_up) in running {
-                way = way.and_then(|way| catch_up.take(from, reply, way, control_plane));
-            }
-        }
-        ControlPlaneEvent::Control(ControlEvent::NoRecords { from, reply, why }) => {
-            running.iter_mut().for_each(|(_, catch_up)| catch_up.refused(from, reply, why, now));
-        }
-        ControlPlaneEvent::Control(ControlEvent::Died(id) | ControlEvent::Lost(id)) => {
-            running.iter_mut().for_each(|(_, catch_up)| catch_up.lost(id, now));
-        }
-        _ => {}
-    }
 }

@@ -3,11 +3,11 @@
 use crate::control_plane::{ControlPlane, ControlPlaneEvent, RestartDriver};
 use crate::logs::{LogCatchUp, RecordServer, RecordSource};
 use crate::old_logs::{OldLogs, position, version};
+use spindle_core::Position;
 use spindle_core::control::{
     CatchUpAim, CatchUpEnd, CatchUpFailure, ControlEvent, LogState, LongestLog, NoRecords, RecordBound, RecordOrder,
     WantedRecords,
 };
-use spindle_core::{Position, ViewId};
 use spindle_log::{Error, Readers, Version};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,12 +15,18 @@ use std::time::{Duration, Instant};
 /// The pause between two reports of records that come.
 const REPORT_EVERY: Duration = Duration::from_millis(200);
 
+/// A log that gets records.
+struct RestartCatchUp {
+    catch_up: LogCatchUp,
+    readers: Readers,
+    /// The last record that it needs, and its clock.
+    needed: (Position, u64),
+}
+
 /// The logs that get records, by name, and those that are sent.
 #[derive(Default)]
 pub(super) struct RestartCatchUps {
-    running: BTreeMap<String, LogCatchUp>,
-    /// By name: a reader of a log that gets records, the last record that it needs, and its clock.
-    readers: BTreeMap<String, (Readers, Position, u64)>,
+    running: BTreeMap<String, RestartCatchUp>,
     reported: Option<Instant>,
     server: RecordServer,
 }
@@ -37,29 +43,11 @@ impl RestartCatchUps {
         event: ControlPlaneEvent,
         control_plane: &mut ControlPlane,
     ) -> Option<ControlPlaneEvent> {
-        let now = control_plane.now();
-        match event {
-            ControlPlaneEvent::Records { from, reply, way } => {
-                let mut way = Some(way);
-                for catch_up in self.running.values_mut() {
-                    way = way.and_then(|way| catch_up.take(from, reply, way, control_plane));
-                }
-                None
-            }
-            ControlPlaneEvent::Control(ControlEvent::NoRecords { from, reply, why }) => {
-                self.running.values_mut().for_each(|catch_up| catch_up.refused(from, reply, why, now));
-                None
-            }
-            ControlPlaneEvent::Control(ControlEvent::WantsRecords(order)) => {
-                self.serve(order, control_plane);
-                None
-            }
-            ControlPlaneEvent::Control(ControlEvent::Died(id) | ControlEvent::Lost(id)) => {
-                self.running.values_mut().for_each(|catch_up| catch_up.lost(id, now));
-                Some(event)
-            }
-            event => Some(event),
+        if let ControlPlaneEvent::Control(ControlEvent::WantsRecords(order)) = event {
+            self.serve(order, control_plane);
+            return None;
         }
+        LogCatchUp::hear(event, self.running.values_mut().map(|running| &mut running.catch_up), control_plane)
     }
 
     /// Takes the next steps. A log that has ended, and lacks more, begins again with the leader's next
@@ -73,7 +61,7 @@ impl RestartCatchUps {
         }
         let Some(incarnation) = control_plane.restart().map(|restart| restart.incarnation()) else { return Ok(()) };
         let mut moved = vec![];
-        for (name, catch_up) in &mut self.running {
+        for (name, RestartCatchUp { catch_up, .. }) in &mut self.running {
             let before = catch_up.at();
             let end = catch_up.step(incarnation, control_plane)?;
             if end.is_some() || catch_up.at() != before {
@@ -81,8 +69,8 @@ impl RestartCatchUps {
             }
         }
         for (name, end) in &moved {
-            if let Some((catch_up, end)) = end.and_then(|end| Some((self.running.remove(name)?, end))) {
-                catch_up.finish(end);
+            if let Some((running, end)) = end.and_then(|end| Some((self.running.remove(name)?, end))) {
+                running.catch_up.finish(end);
             }
         }
         let now = control_plane.now();
@@ -92,8 +80,7 @@ impl RestartCatchUps {
         {
             self.reported = Some(Instant::now());
             if let Some(old) = restart.old_logs() {
-                for name in self.running.keys() {
-                    let Some((readers, needed, clock)) = self.readers.get(name) else { continue };
+                for (name, RestartCatchUp { readers, needed: (needed, clock), .. }) in &self.running {
                     let last = readers.durable().map(position).filter(|last| last < needed);
                     last.into_iter().for_each(|last| old.note_progress(name, (last, *clock)));
                 }
@@ -108,7 +95,7 @@ impl RestartCatchUps {
 
     /// Whether records come or go.
     pub(super) fn is_moving(&self) -> bool {
-        self.server.is_busy() || self.running.values().any(LogCatchUp::has_come)
+        self.server.is_busy() || self.running.values().any(|running| running.catch_up.has_come())
     }
 
     /// Ends what appends to logs.
@@ -116,7 +103,8 @@ impl RestartCatchUps {
     /// # Errors
     /// Those of the log.
     pub(super) fn end(&mut self) -> Result<(), Error> {
-        std::mem::take(&mut self.running).into_values().try_for_each(|catch_up| catch_up.abandon().map(drop))
+        let running = std::mem::take(&mut self.running).into_values();
+        running.map(|running| running.catch_up.abandon()).try_for_each(|abandoned| abandoned.map(drop))
     }
 
     /// Lets a log get the records that it lacks from processes that have them.
@@ -133,10 +121,10 @@ impl RestartCatchUps {
                 return Ok(());
             }
             let catch_up = LogCatchUp::new(&name, &appender, (bound, CatchUpAim::Whole), me, now);
-            self.readers.insert(name.clone(), (appender.readers(), last, clock));
-            self.running.insert(name.clone(), catch_up);
+            let running = RestartCatchUp { catch_up, readers: appender.readers(), needed: (last, clock) };
+            self.running.insert(name.clone(), running);
         }
-        if let Some(catch_up) = self.running.get_mut(&name) {
+        if let Some(RestartCatchUp { catch_up, .. }) = self.running.get_mut(&name) {
             catch_up.set_bound(bound, now);
             catch_up.set_sources(holders.iter().map(|holder| holder.id).filter(|id| *id != me).collect(), now);
         }
@@ -158,10 +146,8 @@ impl RestartCatchUps {
             return Err(NoRecords::CatchingUp);
         }
         let readers = old.readers(&wanted.subgroup).ok().flatten().ok_or(NoRecords::NotMember)?;
-        let since = old.gap_before(&wanted.subgroup);
-        let lacks = |since: &ViewId| !wanted.may_skip && wanted.after.is_none_or(|after| after.epoch < *since);
-        if let Some(epoch) = since.filter(lacks) {
-            return Err(NoRecords::Pruned { oldest: Position { epoch, sequence: 0 } });
+        if let Some(why) = wanted.refusal(old.gap_before(&wanted.subgroup)) {
+            return Err(why);
         }
         let is_complete = match wanted.bound {
             RecordBound::Through(last) => readers.durable().is_some_and(|durable| durable >= version(last)),
