@@ -276,7 +276,7 @@ const RESTART: [(&str, u64); 14] = [
     ("joins", 60_000),
     ("view_changes", 90_000),
     ("durable", 1_400_000),
-    ("caught_up", 80_000),
+    ("caught_up", 60_000),
     ("faults", 100_000),
 ];
 
