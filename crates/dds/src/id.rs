@@ -1,10 +1,11 @@
 //! Identities of entities and instances, and positions in the order of samples.
+use serde::{Deserialize, Serialize};
 use spindle_xcdr::KeyHash;
 use std::cmp::Ordering;
 use std::fmt;
 
 /// The identity of an entity, unique in its domain. Ties between writers go to the smaller one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Guid(pub [u8; 16]);
 
 impl fmt::Display for Guid {

@@ -18,6 +18,7 @@
 
 pub mod cache;
 pub mod condition;
+pub mod directory;
 mod error;
 pub mod filter;
 mod id;

@@ -1,4 +1,5 @@
 //! Times and durations, in nanoseconds.
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use std::time::Duration;
 const SECOND: u64 = 1_000_000_000;
 
 /// A duration in nanoseconds, or no bound (DDS 2.3.2, `Duration_t`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DdsDuration(u64);
 
 impl DdsDuration {

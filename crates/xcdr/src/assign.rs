@@ -3,10 +3,11 @@
 //! Each refusal names the member, the rule, and both types. Enumerations and bit masks are final.
 use crate::description::*;
 use crate::format::Extensibility;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The policy TYPE_CONSISTENCY_ENFORCEMENT of a reader (DDS-XTypes 1.3, 7.6.3.7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TypeConsistency {
     /// Whether types may differ; otherwise both must be equal, names included.
     pub allow_type_coercion: bool,

@@ -2,24 +2,28 @@
 use super::hint;
 use super::reason::Mismatch;
 use crate::id::Guid;
-use crate::policy::{ConsistencyKind, PartitionMatch, RepresentationId, check_offered};
+use crate::policy::{
+    ConsistencyKind, PartitionMatch, RepresentationId, TypeConsistencyEnforcementQosPolicy, check_offered,
+};
 use crate::qos::{DataReaderQos, DataWriterQos, PublisherQos, SubscriberQos};
+use serde::{Deserialize, Serialize};
 use spindle_xcdr::{TypeDescription, check_assignable};
 use std::sync::Arc;
 
 /// The topic of an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicRef {
     /// Its name.
     pub name: String,
     /// The registered name of its type.
     pub type_name: String,
-    /// The type; `None` if the participant gave no description.
+    /// The type; `None` if the participant gave no description. It is not serialised.
+    #[serde(skip)]
     pub description: Option<Arc<TypeDescription>>,
 }
 
 /// A writer, as all participants know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriterDescription {
     /// Its identity.
     pub guid: Guid,
@@ -32,7 +36,7 @@ pub struct WriterDescription {
 }
 
 /// A reader, as all participants know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReaderDescription {
     /// Its identity.
     pub guid: Guid,
@@ -65,7 +69,7 @@ pub fn match_endpoints(writer: &WriterDescription, reader: &ReaderDescription) -
         let (writer, reader) = (writer.topic.name.clone(), reader.topic.name.clone());
         return Err(vec![Mismatch::Topic { writer, reader, close }]);
     }
-    let mut reasons = Vec::from_iter(check_types(writer, reader).err());
+    let mut reasons = Vec::from_iter(check_types(&writer.topic, &reader.topic, &reader.qos.type_consistency).err());
     let partition = writer.publisher.partition.find_match(&reader.subscriber.partition);
     if partition.is_none() {
         let (own, other) = (&writer.publisher.partition, &reader.subscriber.partition);
@@ -85,11 +89,19 @@ pub fn match_endpoints(writer: &WriterDescription, reader: &ReaderDescription) -
     }
 }
 
+/// Checks that two topics of one name can have samples in common: samples of one can be read as those of the
+/// other, by the default rules.
+///
+/// # Errors
+/// Why samples of `own` can't be read as those of `other`.
+pub(crate) fn check_topics(own: &TopicRef, other: &TopicRef) -> Result<(), Mismatch> {
+    let policy = TypeConsistencyEnforcementQosPolicy::default();
+    check_types(own, other, &policy).or_else(|why| check_types(other, own, &policy).map_err(|_| why))
+}
+
 /// Checks that the reader can read the writer's type. Types without descriptions match by name
 /// (XTypes 7.6.3.7.3).
-fn check_types(writer: &WriterDescription, reader: &ReaderDescription) -> Result<(), Mismatch> {
-    let policy = &reader.qos.type_consistency;
-    let (own, other) = (&writer.topic, &reader.topic);
+fn check_types(own: &TopicRef, other: &TopicRef, policy: &TypeConsistencyEnforcementQosPolicy) -> Result<(), Mismatch> {
     let names = || (own.type_name.clone(), other.type_name.clone());
     if let (Some(left), Some(right)) = (&own.description, &other.description) {
         if left.is_keyed() != right.is_keyed() {

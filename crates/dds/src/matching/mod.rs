@@ -7,6 +7,7 @@ mod endpoint;
 mod hint;
 mod reason;
 
+pub(crate) use endpoint::check_topics;
 pub use endpoint::{EndpointMatch, ReaderDescription, TopicRef, WriterDescription, match_endpoints};
 pub use hint::near_miss;
 pub use reason::{Mismatch, PartitionHint};

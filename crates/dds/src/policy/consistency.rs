@@ -1,10 +1,11 @@
 //! CONSISTENCY: the levels of the DerechoDDS paper, and where a write and a read take place.
 use super::delivery::{DurabilityQosPolicyKind, ReliabilityQosPolicyKind};
 use super::id::{Policy, PolicyId};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A level of consistency. Each includes the previous one, so the order is that of offers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ConsistencyKind {
     /// Samples are delivered as they arrive, those of one writer in its order.
     Unordered,
@@ -42,7 +43,7 @@ impl fmt::Display for ConsistencyKind {
 }
 
 /// When a write counts as acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AckPoint {
     /// When it is in the sender's window.
     Sent,
@@ -54,7 +55,7 @@ pub enum AckPoint {
 }
 
 /// When a sample becomes visible to a reader.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ReadPoint {
     /// When it is delivered.
     #[default]
@@ -64,7 +65,7 @@ pub enum ReadPoint {
 }
 
 /// CONSISTENCY, a policy of topics, writers and readers. Offered levels satisfy weaker requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ConsistencyQosPolicy {
     /// The level; `None` derives it from RELIABILITY and DURABILITY.
     pub kind: Option<ConsistencyKind>,

@@ -1,11 +1,12 @@
 //! USER_DATA, TOPIC_DATA and GROUP_DATA: bytes of the application, which travel with discovery.
 use super::id::{Policy, PolicyId};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! data_policies {
     ($($(#[$doc:meta])* $name:ident = $id:ident;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub struct $name {
             /// The bytes.
             pub value: Vec<u8>,

@@ -2,10 +2,11 @@
 //! are delivered, kept and dropped.
 use super::id::{Policy, PolicyId};
 use crate::time::DdsDuration;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Whether samples may be lost (DDS 2.2.3.14). The order is that of offers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ReliabilityQosPolicyKind {
     /// Samples may be lost.
     BestEffort,
@@ -23,7 +24,7 @@ impl fmt::Display for ReliabilityQosPolicyKind {
 }
 
 /// RELIABILITY (DDS 2.2.3.14).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ReliabilityQosPolicy {
     /// Whether samples may be lost.
     pub kind: ReliabilityQosPolicyKind,
@@ -57,7 +58,7 @@ impl fmt::Display for ReliabilityQosPolicy {
 }
 
 /// Which samples a late joiner gets (DDS 2.2.3.4). The order is that of offers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DurabilityQosPolicyKind {
     /// None.
     #[default]
@@ -82,7 +83,7 @@ impl fmt::Display for DurabilityQosPolicyKind {
 }
 
 /// DURABILITY (DDS 2.2.3.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DurabilityQosPolicy {
     /// Which samples a late joiner gets.
     pub kind: DurabilityQosPolicyKind,
@@ -99,7 +100,7 @@ impl fmt::Display for DurabilityQosPolicy {
 }
 
 /// How many samples of an instance are kept (DDS 2.2.3.18).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HistoryQosPolicyKind {
     /// The last ones, as many as the depth says. A new sample replaces the oldest one.
     KeepLast(u32),
@@ -117,7 +118,7 @@ impl fmt::Display for HistoryQosPolicyKind {
 }
 
 /// HISTORY (DDS 2.2.3.18).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HistoryQosPolicy {
     /// How many samples of an instance are kept.
     pub kind: HistoryQosPolicyKind,
@@ -140,7 +141,7 @@ impl fmt::Display for HistoryQosPolicy {
 }
 
 /// A limit of RESOURCE_LIMITS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Length {
     /// LENGTH_UNLIMITED.
     #[default]
@@ -177,7 +178,7 @@ impl fmt::Display for Length {
 }
 
 /// RESOURCE_LIMITS (DDS 2.2.3.19).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ResourceLimitsQosPolicy {
     /// The samples of all instances.
     pub max_samples: Length,
@@ -200,7 +201,7 @@ impl fmt::Display for ResourceLimitsQosPolicy {
 }
 
 /// DURABILITY_SERVICE: which samples are kept for late joiners (DDS 2.2.3.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DurabilityServiceQosPolicy {
     /// How long a disposed instance without writers is kept.
     pub service_cleanup_delay: DdsDuration,
@@ -232,7 +233,7 @@ impl fmt::Display for DurabilityServiceQosPolicy {
 }
 
 /// LIFESPAN: how long a sample is valid after its source timestamp (DDS 2.2.3.16).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LifespanQosPolicy {
     /// The duration.
     pub duration: DdsDuration,

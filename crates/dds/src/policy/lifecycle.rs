@@ -1,10 +1,11 @@
 //! ENTITY_FACTORY, WRITER_DATA_LIFECYCLE and READER_DATA_LIFECYCLE.
 use super::id::{Policy, PolicyId};
 use crate::time::DdsDuration;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// ENTITY_FACTORY: whether created entities are enabled at once (DDS 2.2.3.20).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EntityFactoryQosPolicy {
     /// Whether `create_*` enables the entity.
     pub autoenable_created_entities: bool,
@@ -27,7 +28,7 @@ impl fmt::Display for EntityFactoryQosPolicy {
 }
 
 /// WRITER_DATA_LIFECYCLE: whether unregistering disposes, too (DDS 2.2.3.21).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WriterDataLifecycleQosPolicy {
     /// Whether an instance that is unregistered is disposed.
     pub autodispose_unregistered_instances: bool,
@@ -50,7 +51,7 @@ impl fmt::Display for WriterDataLifecycleQosPolicy {
 }
 
 /// READER_DATA_LIFECYCLE: how long a reader keeps instances that are not alive (DDS 2.2.3.22).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ReaderDataLifecycleQosPolicy {
     /// The delay after an instance has lost its last writer.
     pub autopurge_nowriter_samples_delay: DdsDuration,

@@ -1,10 +1,11 @@
 //! DESTINATION_ORDER, PRESENTATION, OWNERSHIP and OWNERSHIP_STRENGTH: which order readers see, and
 //! whose samples.
 use super::id::{Policy, PolicyId};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The criterion that orders the samples of an instance (DDS 2.2.3.17). The order is that of offers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DestinationOrderQosPolicyKind {
     /// Reception, which is the same at all readers of an order domain.
     #[default]
@@ -23,7 +24,7 @@ impl fmt::Display for DestinationOrderQosPolicyKind {
 }
 
 /// DESTINATION_ORDER (DDS 2.2.3.17).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DestinationOrderQosPolicy {
     /// The criterion that orders the samples of an instance.
     pub kind: DestinationOrderQosPolicyKind,
@@ -40,7 +41,7 @@ impl fmt::Display for DestinationOrderQosPolicy {
 }
 
 /// The extent of ordered and coherent access (DDS 2.2.3.6). The order is that of offers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PresentationQosPolicyAccessScopeKind {
     /// One instance.
     #[default]
@@ -62,7 +63,7 @@ impl fmt::Display for PresentationQosPolicyAccessScopeKind {
 }
 
 /// PRESENTATION (DDS 2.2.3.6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PresentationQosPolicy {
     /// The extent of the two others.
     pub access_scope: PresentationQosPolicyAccessScopeKind,
@@ -84,7 +85,7 @@ impl fmt::Display for PresentationQosPolicy {
 }
 
 /// Whether one writer at a time may update an instance (DDS 2.2.3.9).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum OwnershipQosPolicyKind {
     /// All writers.
     #[default]
@@ -103,7 +104,7 @@ impl fmt::Display for OwnershipQosPolicyKind {
 }
 
 /// OWNERSHIP (DDS 2.2.3.9).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OwnershipQosPolicy {
     /// Whether one writer at a time may update an instance.
     pub kind: OwnershipQosPolicyKind,
@@ -120,7 +121,7 @@ impl fmt::Display for OwnershipQosPolicy {
 }
 
 /// OWNERSHIP_STRENGTH (DDS 2.2.3.10).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OwnershipStrengthQosPolicy {
     /// The strength. The largest wins.
     pub value: i32,

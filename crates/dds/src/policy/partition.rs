@@ -3,10 +3,11 @@
 //! A name may be a pattern of POSIX `fnmatch`: `*`, `?`, `[a-z]`, `[!a-z]`, and `\` before a character
 //! that counts as itself. A pattern matches names only. Two patterns never match.
 use super::id::{Policy, PolicyId};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// PARTITION (DDS 2.2.3.13).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PartitionQosPolicy {
     /// The names and patterns. An empty list is the one name `""`.
     pub name: Vec<String>,

@@ -1,10 +1,11 @@
 //! DEADLINE, LATENCY_BUDGET, TIME_BASED_FILTER, LIVELINESS and TRANSPORT_PRIORITY.
 use super::id::{Policy, PolicyId};
 use crate::time::DdsDuration;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// DEADLINE: the longest time between two samples of an instance (DDS 2.2.3.7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DeadlineQosPolicy {
     /// The period.
     pub period: DdsDuration,
@@ -27,7 +28,7 @@ impl fmt::Display for DeadlineQosPolicy {
 }
 
 /// LATENCY_BUDGET: the delay that the application accepts (DDS 2.2.3.8). A hint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LatencyBudgetQosPolicy {
     /// The delay.
     pub duration: DdsDuration,
@@ -50,7 +51,7 @@ impl fmt::Display for LatencyBudgetQosPolicy {
 }
 
 /// TIME_BASED_FILTER: the shortest time between two samples of an instance (DDS 2.2.3.12).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TimeBasedFilterQosPolicy {
     /// The separation.
     pub minimum_separation: DdsDuration,
@@ -73,7 +74,7 @@ impl fmt::Display for TimeBasedFilterQosPolicy {
 }
 
 /// The sign by which a writer shows that it is alive (DDS 2.2.3.11). The order is that of offers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LivelinessQosPolicyKind {
     /// Its process is a member of the view.
     #[default]
@@ -95,7 +96,7 @@ impl fmt::Display for LivelinessQosPolicyKind {
 }
 
 /// LIVELINESS (DDS 2.2.3.11).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LivelinessQosPolicy {
     /// The sign by which a writer shows that it is alive.
     pub kind: LivelinessQosPolicyKind,
@@ -120,7 +121,7 @@ impl fmt::Display for LivelinessQosPolicy {
 }
 
 /// TRANSPORT_PRIORITY (DDS 2.2.3.15). A hint, which never reorders samples of one order domain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TransportPriorityQosPolicy {
     /// The priority. The largest is the most urgent.
     pub value: i32,

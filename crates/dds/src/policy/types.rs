@@ -1,10 +1,11 @@
 //! DATA_REPRESENTATION and TYPE_CONSISTENCY_ENFORCEMENT (XTypes 7.6.3).
 use super::id::{Policy, PolicyId};
+use serde::{Deserialize, Serialize};
 use spindle_xcdr::{TypeConsistency, XcdrVersion};
 use std::fmt;
 
 /// A representation of samples (XTypes 7.6.3.1.1, `DataRepresentationId_t`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(i16)]
 pub enum RepresentationId {
     /// XCDR version 1.
@@ -37,7 +38,7 @@ impl fmt::Display for RepresentationId {
 }
 
 /// DATA_REPRESENTATION (XTypes 7.6.3.1). A writer uses the first, a reader accepts all.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DataRepresentationQosPolicy {
     /// The representations, the preferred one first. An empty list is XCDR version 1.
     pub value: Vec<RepresentationId>,
@@ -64,7 +65,7 @@ impl fmt::Display for DataRepresentationQosPolicy {
 }
 
 /// TYPE_CONSISTENCY_ENFORCEMENT (XTypes 7.6.3.7).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TypeConsistencyEnforcementQosPolicy {
     /// The differences that are allowed.
     pub rules: TypeConsistency,

@@ -3,6 +3,7 @@ use super::check::{self, QosSet, compare};
 use super::supported::{Side, Supported};
 use crate::error::DdsError;
 use crate::policy::*;
+use serde::{Deserialize, Serialize};
 
 /// Declares a set: each policy stands once, with its default if that is not the one of the policy. The
 /// policies of `topic` are those that an endpoint may copy from its topic.
@@ -15,7 +16,7 @@ macro_rules! qos_set {
         $self:ident => $check:block
     ) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         pub struct $name {
             $($(
                 #[doc = concat!("The [`", stringify!($shared_policy), "`].")]

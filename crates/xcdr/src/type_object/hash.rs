@@ -1,9 +1,10 @@
 //! The hash that identifies a type object.
 use md5::{Digest, Md5};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The identity of a type: the first 14 bytes of the MD5 of its type object.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TypeHash(pub [u8; 14]);
 
 impl TypeHash {

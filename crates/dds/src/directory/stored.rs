@@ -1,0 +1,35 @@
+//! A directory as it is serialised: its entries, and of the rest what does not follow from them.
+use super::directory::Directory;
+use super::domain::Domain;
+use super::entry::{ParticipantEntry, ReaderEntry, TopicEntry, WriterEntry};
+use crate::id::Guid;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use spindle_xcdr::TypeHash;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// The serialised form. The maps are lists in the order of their keys.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Directory")]
+pub(super) struct Stored<'a> {
+    pub(super) version: u64,
+    pub(super) types: Vec<(TypeHash, Vec<(TypeHash, Vec<u8>)>)>,
+    pub(super) participants: Cow<'a, BTreeMap<Guid, ParticipantEntry>>,
+    pub(super) topics: Cow<'a, BTreeMap<Guid, TopicEntry>>,
+    pub(super) writers: Cow<'a, BTreeMap<Guid, WriterEntry>>,
+    pub(super) readers: Cow<'a, BTreeMap<Guid, ReaderEntry>>,
+    pub(super) domain_next: u32,
+    pub(super) domains: Cow<'a, BTreeMap<u32, Domain>>,
+}
+
+impl Serialize for Directory {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_stored().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Directory {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Directory, D::Error> {
+        Directory::from_stored(Stored::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
