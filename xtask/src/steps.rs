@@ -51,7 +51,7 @@ pub(crate) const STEPS: &[Step] = &[
         minutes: 5,
         run: purity::check,
     },
-    Step { name: "test", about: "the README's test command passes", minutes: 30, run: readme::test },
+    Step { name: "test", about: "the README's test command passes", minutes: 45, run: readme::test },
     Step {
         name: "loom",
         about: "the lock-free files, and wait sets, hold in every interleaving of two or three threads",
@@ -68,7 +68,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "scope", about: "every way in which three members can end a view holds", minutes: 20, run: scope },
     Step {
         name: "sim",
-        about: "2,000 seeds of the simulator, 5,000 of the block multicast, and 8 of 60 members with 200 subgroups, without a violation",
+        about: "1,200 seeds of the simulator, 3,000 of the block multicast, and 4 of 60 members with 200 subgroups, without a violation",
         minutes: 20,
         run: sim,
     },
@@ -80,7 +80,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "views",
-        about: "5,000 seeds in which members come and go, without a violation, and enough happens in them",
+        about: "3,000 seeds in which members come and go, without a violation, and enough happens in them",
         minutes: 15,
         run: views,
     },
@@ -98,7 +98,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "processes",
-        about: "10,000 seeds of whole processes, from bootstrap to their ends, without a violation, and enough happens in them",
+        about: "6,000 seeds of whole processes, from bootstrap to their ends, without a violation, and enough happens in them",
         minutes: 15,
         run: processes,
     },
@@ -218,9 +218,9 @@ const SCOPE: [&str; 7] =
 
 fn sim(session: &StepSession<'_>) -> Result<String> {
     let run = ["run", "--locked", "--release", "--package=spindle-cli", "--", "sim", "--seeds"];
-    session.cargo(&[&run[..], &["2000"]].concat())?;
-    session.cargo(&[&run[..], &["8", "--large", "--threads", "1"]].concat())?;
-    session.cargo(&[&run[..], &["5000", "--bulk"]].concat())
+    session.cargo(&[&run[..], &["1200"]].concat())?;
+    session.cargo(&[&run[..], &["4", "--large", "--threads", "1"]].concat())?;
+    session.cargo(&[&run[..], &["3000", "--bulk"]].concat())
 }
 
 const STORIES: [&str; 4] = ["test", "--locked", "--package=spindle-sim", "--test=stories"];
@@ -236,7 +236,7 @@ fn bless_stories(session: &StepSession<'_>) -> Result<String> {
 }
 
 /// The number of seeds with changes of the view, and the events that must occur in them at least.
-const VIEWS: [(&str, u64); 3] = [("seeds", 5_000), ("views", 10_000), ("faults", 200_000)];
+const VIEWS: [(&str, u64); 3] = [("seeds", 3_000), ("views", 6_000), ("faults", 120_000)];
 
 /// The number of bootstrap seeds between hosts, and the events that must occur in them at least.
 const BOOTSTRAP: [(&str, u64); 6] = [
@@ -296,35 +296,35 @@ fn restart(session: &StepSession<'_>) -> Result<String> {
 
 /// The number of seeds of whole processes, and the events that must occur in them at least.
 const PROCESSES: [(&str, u64); 29] = [
-    ("seeds", 10_000),
-    ("bootstraps", 8_000),
-    ("joins", 18_000),
-    ("restarts", 10_000),
-    ("partitions", 24_000),
-    ("heals", 24_000),
-    ("evictions", 2_000),
-    ("leaves", 1_000),
-    ("views", 24_000),
-    ("continued", 100_000),
-    ("full", 3_000),
-    ("look_ups", 50_000),
-    ("moved", 300),
-    ("fifo", 3_000_000),
-    ("unavailable", 900),
-    ("available_again", 1_500),
-    ("proposed", 7_000),
-    ("changes", 6_000),
-    ("learned", 8_000),
-    ("transfers", 8_000),
-    ("passed_over", 10),
-    ("observed", 500_000),
-    ("gaps", 3_000),
-    ("large_sent", 150_000),
-    ("large", 600_000),
-    ("large_again", 20_000),
-    ("blocks", 400_000),
-    ("lent", 350_000),
-    ("fetched", 50_000),
+    ("seeds", 6_000),
+    ("bootstraps", 4_800),
+    ("joins", 10_800),
+    ("restarts", 6_000),
+    ("partitions", 14_400),
+    ("heals", 14_400),
+    ("evictions", 1_200),
+    ("leaves", 600),
+    ("views", 14_400),
+    ("continued", 60_000),
+    ("full", 1_800),
+    ("look_ups", 30_000),
+    ("moved", 180),
+    ("fifo", 1_800_000),
+    ("unavailable", 540),
+    ("available_again", 900),
+    ("proposed", 4_200),
+    ("changes", 3_600),
+    ("learned", 4_800),
+    ("transfers", 4_800),
+    ("passed_over", 6),
+    ("observed", 300_000),
+    ("gaps", 1_800),
+    ("large_sent", 90_000),
+    ("large", 360_000),
+    ("large_again", 12_000),
+    ("blocks", 240_000),
+    ("lent", 210_000),
+    ("fetched", 30_000),
 ];
 
 fn processes(session: &StepSession<'_>) -> Result<String> {
@@ -403,12 +403,12 @@ fn long_loom(session: &StepSession<'_>) -> Result<String> {
     Ok(String::new())
 }
 
-/// Returns the command for a release test with `--cfg NAME`. It uses a build directory of its own,
-/// so that the others stay warm.
+/// Returns the command for a test with `--cfg NAME`, in the profile `search`. It uses a build directory
+/// of its own, so that the others stay warm.
 fn with_cfg(session: &StepSession<'_>, name: &str, args: &[&str]) -> Result<Command> {
     let metadata = session.metadata()?;
     let mut command = session.command("cargo");
-    command.args(["test", "--locked", "--release"]).args(args);
+    command.args(["test", "--locked", "--profile=search"]).args(args);
     command.env("RUSTFLAGS", format!("--cfg {name}"));
     command.env("CARGO_TARGET_DIR", metadata.target_directory.join(name));
     Ok(command)
