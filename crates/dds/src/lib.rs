@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! policy, qos --> matching --> cache <-- filter
-//!                                |
-//!                              status --> condition
+//!                    |           |
+//!                directory     status --> condition
 //! ```
 //!
 //! A policy is honoured, or refused with an error that names it: the driver says which policies it honours

@@ -3,6 +3,7 @@ use super::entry::{ParticipantEntry, ReaderEntry, TopicEntry, WriterEntry};
 use crate::id::Guid;
 use serde::{Deserialize, Serialize};
 use spindle_xcdr::TypeHash;
+use std::collections::BTreeMap;
 
 /// A command. A participant that creates several entities at once puts them into one command, so that their
 /// subgroups change once.
@@ -33,7 +34,7 @@ pub enum EntityChange {
         /// The hash of its complete type object.
         hash: TypeHash,
         /// The complete type objects of the type and of those that it reaches.
-        objects: Vec<(TypeHash, Vec<u8>)>,
+        objects: BTreeMap<TypeHash, Vec<u8>>,
     },
     /// A topic is created, or has new policies.
     Topic(Box<TopicEntry>),

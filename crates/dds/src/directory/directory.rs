@@ -405,10 +405,9 @@ impl Directory {
     }
 
     pub(super) fn to_stored(&self) -> Stored<'_> {
-        let objects = |objects: &BTreeMap<TypeHash, Vec<u8>>| objects.clone().into_iter().collect();
         Stored {
             version: self.version,
-            types: self.types.iter().map(|(hash, of)| (hash, objects(of))).collect(),
+            types: self.types.iter().map(|(hash, objects)| (hash, objects.clone())).collect(),
             participants: Cow::Borrowed(&self.participants),
             topics: Cow::Borrowed(&self.topics),
             writers: Cow::Borrowed(&self.writers),

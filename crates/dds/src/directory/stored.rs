@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 #[serde(rename = "Directory")]
 pub(super) struct Stored<'a> {
     pub(super) version: u64,
-    pub(super) types: Vec<(TypeHash, Vec<(TypeHash, Vec<u8>)>)>,
+    pub(super) types: BTreeMap<TypeHash, BTreeMap<TypeHash, Vec<u8>>>,
     pub(super) participants: Cow<'a, BTreeMap<Guid, ParticipantEntry>>,
     pub(super) topics: Cow<'a, BTreeMap<Guid, TopicEntry>>,
     pub(super) writers: Cow<'a, BTreeMap<Guid, WriterEntry>>,

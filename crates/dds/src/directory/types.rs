@@ -21,11 +21,11 @@ pub(super) struct TypeTable(BTreeMap<TypeHash, KnownType>);
 
 impl TypeTable {
     /// Adds a type without uses.
-    pub(super) fn add(&mut self, hash: TypeHash, objects: &[(TypeHash, Vec<u8>)]) -> Result<(), DirectoryError> {
+    pub(super) fn add(&mut self, hash: TypeHash, objects: &BTreeMap<TypeHash, Vec<u8>>) -> Result<(), DirectoryError> {
         if self.0.contains_key(&hash) {
             return Ok(());
         }
-        let bytes: usize = objects.iter().map(|(_, object)| object.len()).sum();
+        let bytes: usize = objects.values().map(Vec::len).sum();
         if bytes > OBJECTS_BYTES_MAX {
             return Err(DirectoryError::TooLong {
                 what: format!("type {hash}"),
@@ -34,10 +34,9 @@ impl TypeTable {
                 limit: OBJECTS_BYTES_MAX as u64,
             });
         }
-        let objects: BTreeMap<TypeHash, Vec<u8>> = objects.iter().cloned().collect();
-        let description = TypeObjects::description(hash, &objects)
+        let description = TypeObjects::description(hash, objects)
             .map_err(|error| DirectoryError::Type { hash, why: error.to_string() })?;
-        self.0.insert(hash, KnownType { objects, description: Arc::new(description), uses: 0 });
+        self.0.insert(hash, KnownType { objects: objects.clone(), description: Arc::new(description), uses: 0 });
         Ok(())
     }
 
