@@ -12,6 +12,7 @@ use crate::id::Guid;
 use crate::matching::{EndpointMatch, Mismatch, TopicRef, check_topics, near_miss};
 use crate::policy::PartitionQosPolicy;
 use crate::qos::{QosSet, Supported};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use spindle_xcdr::{TypeDescription, TypeHash};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -404,7 +405,7 @@ impl Directory {
         }
     }
 
-    pub(super) fn to_stored(&self) -> Stored<'_> {
+    fn to_stored(&self) -> Stored<'_> {
         Stored {
             version: self.version,
             types: self.types.iter().map(|(hash, objects)| (hash, objects.clone())).collect(),
@@ -418,7 +419,7 @@ impl Directory {
     }
 
     /// Makes a directory of its serialised form, with all that follows from it.
-    pub(super) fn from_stored(stored: Stored<'_>) -> Result<Directory, DirectoryError> {
+    fn from_stored(stored: Stored<'_>) -> Result<Directory, DirectoryError> {
         let mut types = TypeTable::default();
         stored.types.iter().try_for_each(|(hash, objects)| types.add(*hash, objects))?;
         let mut directory = Directory {
@@ -449,6 +450,18 @@ fn describe<E: Entity>(types: &mut TypeTable, entries: &mut BTreeMap<Guid, E>) -
         entry.topic_mut().description = entry.type_hash().map(|hash| types.refer(hash)).transpose()?;
     }
     Ok(())
+}
+
+impl Serialize for Directory {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_stored().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Directory {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Directory, D::Error> {
+        Directory::from_stored(Stored::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
 }
 
 impl PartialEq for Directory {

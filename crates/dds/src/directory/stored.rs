@@ -1,9 +1,8 @@
 //! A directory as it is serialised: its entries, and of the rest what does not follow from them.
-use super::directory::Directory;
 use super::domain::Domain;
 use super::entry::{ParticipantEntry, ReaderEntry, TopicEntry, WriterEntry};
 use crate::id::Guid;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use spindle_xcdr::TypeHash;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,16 +19,4 @@ pub(super) struct Stored<'a> {
     pub(super) readers: Cow<'a, BTreeMap<Guid, ReaderEntry>>,
     pub(super) domain_next: u32,
     pub(super) domains: Cow<'a, BTreeMap<u32, Domain>>,
-}
-
-impl Serialize for Directory {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_stored().serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Directory {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Directory, D::Error> {
-        Directory::from_stored(Stored::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-    }
 }
