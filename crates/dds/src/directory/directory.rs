@@ -1,10 +1,11 @@
 //! The state, and how a command changes it.
 use super::command::{DirectoryCommand, EntityChange};
-use super::domain::{DomainPlan, Domains};
+use super::domain::Domains;
 use super::entry::{Entity, ParticipantEntry, ReaderEntry, TopicEntry, WriterEntry};
 use super::error::DirectoryError;
 use super::event::DirectoryEvent;
 use super::pairs::Pairs;
+use super::plan::DomainPlan;
 use super::stored::Stored;
 use super::types::TypeTable;
 use crate::error::DdsError;

@@ -1,5 +1,5 @@
 //! The changes that follow from a command.
-use super::domain::DomainPlan;
+use super::plan::DomainPlan;
 use crate::id::Guid;
 use crate::matching::{EndpointMatch, Mismatch};
 

@@ -23,12 +23,13 @@ mod entry;
 mod error;
 mod event;
 mod pairs;
+mod plan;
 mod stored;
 mod types;
 
 pub use command::{DirectoryCommand, EntityChange};
 pub use directory::{Applied, Directory};
-pub use domain::{DomainPlan, StreamKind};
 pub use entry::{ParticipantEntry, ReaderEntry, TopicEntry, WriterEntry};
 pub use error::DirectoryError;
 pub use event::DirectoryEvent;
+pub use plan::{DomainPlan, StreamKind};
