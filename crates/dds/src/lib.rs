@@ -4,9 +4,9 @@
 //! that get the same stream have the same contents.
 //!
 //! ```text
-//! policy, qos --> matching --> cache <-- filter
-//!                    |           |
-//!                directory     status --> condition
+//! policy, qos --> matching --> directory --> stream --> cache <-- filter
+//!                                                         |
+//!                                                       status --> condition
 //! ```
 //!
 //! A policy is honoured, or refused with an error that names it: the driver says which policies it honours
@@ -27,6 +27,7 @@ pub mod matching;
 pub mod policy;
 pub mod qos;
 pub mod status;
+pub mod stream;
 mod time;
 
 pub use error::{DdsError, PolicyConflict, ReturnCode};

@@ -52,6 +52,7 @@ fn writer(participant: u8, entity: u8, topic: &str) -> WriterEntry {
         publisher: guid(participant, 200),
         type_hash: None,
         sample_bytes_max: 100,
+        alive: true,
         description: WriterDescription {
             guid: guid(participant, entity),
             topic: topic_ref(topic),
@@ -154,7 +155,7 @@ fn a_writer_and_a_reader_match_and_their_processes_get_a_stream() {
     assert_eq!(plan.ring_bytes(16), 1600);
     assert!(directory.why(guid(1, 1), guid(2, 1)).unwrap().is_ok());
     let events = play(&mut directory, vec![change(1, vec![EntityChange::Delete(guid(1, 1))])]);
-    let gone = DirectoryEvent::WriterGone { guid: guid(1, 1), deleted: true };
+    let gone = DirectoryEvent::WriterGone { entry: Box::new(writer(1, 1, "Square")), deleted: true };
     assert_eq!(events, [gone, DirectoryEvent::DomainGone(0)]);
     assert_eq!(directory.domain_of("Square"), None);
 }
@@ -405,8 +406,12 @@ impl Heard {
             DirectoryEvent::Mismatched { writer, reader, reasons } => {
                 assert!(!self.matched.contains_key(&(*writer, *reader)) && !reasons.is_empty());
             }
-            DirectoryEvent::WriterGone { guid, .. } => self.matched.retain(|(writer, _), _| writer != guid),
-            DirectoryEvent::ReaderGone(guid) => self.matched.retain(|(_, reader), _| reader != guid),
+            DirectoryEvent::WriterGone { entry, .. } => {
+                self.matched.retain(|(writer, _), _| *writer != entry.description.guid);
+            }
+            DirectoryEvent::ReaderGone(entry) => {
+                self.matched.retain(|(_, reader), _| *reader != entry.description.guid);
+            }
             DirectoryEvent::Domain(plan) => {
                 assert!(!ended.contains(&plan.domain), "a number is used again: {plan}");
                 let before = self.plans.insert(plan.domain, plan.clone());

@@ -44,6 +44,9 @@ pub struct Directory {
     topics: BTreeMap<Guid, TopicEntry>,
     writers: BTreeMap<Guid, WriterEntry>,
     readers: BTreeMap<Guid, ReaderEntry>,
+    /// The numbers of the writers, by which samples name them, and the next one.
+    writer_numbers: BTreeMap<Guid, u32>,
+    writer_next: u32,
     domains: Domains,
     /// Follows from the entries, as do the plans of the order domains.
     pairs: Pairs,
@@ -94,6 +97,11 @@ impl Directory {
     /// Returns a writer.
     pub fn writer(&self, guid: Guid) -> Option<&WriterEntry> {
         self.writers.get(&guid)
+    }
+
+    /// Returns the number of a writer, by which its samples name it. Numbers are never used again.
+    pub fn writer_number(&self, guid: Guid) -> Option<u32> {
+        self.writer_numbers.get(&guid).copied()
     }
 
     /// Returns the readers.
@@ -302,6 +310,8 @@ impl Directory {
         let own = &self.writers[&guid];
         let topic = &own.description.topic.name;
         if is_new {
+            self.writer_numbers.insert(guid, self.writer_next);
+            self.writer_next += 1;
             self.domains.bind(topic, own.description.qos.consistency_level(), chosen);
         }
         self.pairs.put_writer(own, &self.readers, events);
@@ -377,11 +387,12 @@ impl Directory {
         own.type_hash.into_iter().for_each(|hash| self.types.release(hash));
         let topic = &own.description.topic.name;
         self.touched.extend(self.domains.of_topic(topic));
+        self.writer_numbers.remove(&guid);
         self.pairs.remove_writer(topic, guid);
         if self.pairs.endpoints(topic).is_none_or(|endpoints| endpoints.writers.is_empty()) {
             self.domains.release(topic);
         }
-        events.push(DirectoryEvent::WriterGone { guid, deleted });
+        events.push(DirectoryEvent::WriterGone { entry: Box::new(own), deleted });
     }
 
     fn remove_reader(&mut self, guid: Guid, events: &mut Vec<DirectoryEvent>) {
@@ -390,7 +401,7 @@ impl Directory {
         let topic = &own.description.topic.name;
         self.touched.extend(self.domains.of_topic(topic));
         self.pairs.remove_reader(topic, guid);
-        events.push(DirectoryEvent::ReaderGone(guid));
+        events.push(DirectoryEvent::ReaderGone(Box::new(own)));
     }
 
     /// Makes the plans anew that may have changed.
@@ -414,6 +425,8 @@ impl Directory {
             topics: Cow::Borrowed(&self.topics),
             writers: Cow::Borrowed(&self.writers),
             readers: Cow::Borrowed(&self.readers),
+            writer_numbers: Cow::Borrowed(&self.writer_numbers),
+            writer_next: self.writer_next,
             domain_next: self.domains.next,
             domains: Cow::Borrowed(&self.domains.all),
         }
@@ -430,6 +443,8 @@ impl Directory {
             topics: stored.topics.into_owned(),
             writers: stored.writers.into_owned(),
             readers: stored.readers.into_owned(),
+            writer_numbers: stored.writer_numbers.into_owned(),
+            writer_next: stored.writer_next,
             domains: Domains::stored(stored.domain_next, stored.domains.into_owned()),
             ..Directory::default()
         };
@@ -471,6 +486,7 @@ impl PartialEq for Directory {
         let types = |of: &Directory| of.types.iter().map(|(hash, _)| hash).collect::<Vec<_>>();
         (self.version, &self.participants, &self.topics, &self.writers, &self.readers)
             == (other.version, &other.participants, &other.topics, &other.writers, &other.readers)
+            && (&self.writer_numbers, self.writer_next) == (&other.writer_numbers, other.writer_next)
             && self.domains == other.domains
             && self.pairs == other.pairs
             && types(self) == types(other)

@@ -45,6 +45,8 @@ pub struct WriterEntry {
     pub type_hash: Option<TypeHash>,
     /// The largest sample that it sends, in bytes.
     pub sample_bytes_max: u32,
+    /// Whether it is alive (LIVELINESS, DDS 2.2.3.11). Its process says so; if that fails, the writer goes.
+    pub alive: bool,
     /// Its identity, topic and policies.
     pub description: WriterDescription,
 }

@@ -1,4 +1,5 @@
 //! The changes that follow from a command.
+use super::entry::{ReaderEntry, WriterEntry};
 use super::plan::DomainPlan;
 use crate::id::Guid;
 use crate::matching::{EndpointMatch, Mismatch};
@@ -29,15 +30,15 @@ pub enum DirectoryEvent {
     Writer(Guid),
     /// A writer went. It matches no reader any more.
     WriterGone {
-        /// The writer.
-        guid: Guid,
+        /// The writer, as it was.
+        entry: Box<WriterEntry>,
         /// Whether it was deleted. If not, its participant went.
         deleted: bool,
     },
     /// A reader came, or has other policies. Its matches follow.
     Reader(Guid),
     /// A reader went. It matches no writer any more.
-    ReaderGone(Guid),
+    ReaderGone(Box<ReaderEntry>),
     /// A writer and a reader match, or match on other terms.
     Matched {
         /// The writer.

@@ -17,6 +17,8 @@ pub(super) struct Stored<'a> {
     pub(super) topics: Cow<'a, BTreeMap<Guid, TopicEntry>>,
     pub(super) writers: Cow<'a, BTreeMap<Guid, WriterEntry>>,
     pub(super) readers: Cow<'a, BTreeMap<Guid, ReaderEntry>>,
+    pub(super) writer_numbers: Cow<'a, BTreeMap<Guid, u32>>,
+    pub(super) writer_next: u32,
     pub(super) domain_next: u32,
     pub(super) domains: Cow<'a, BTreeMap<u32, Domain>>,
 }
