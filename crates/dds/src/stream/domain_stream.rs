@@ -162,11 +162,9 @@ impl DomainStream {
                     }
                 }
                 DirectoryEvent::Reader(guid) => self.note_reader(directory, *guid),
-                DirectoryEvent::ReaderGone(entry) => {
-                    // No other reader sees it, so it needs no fence.
-                    if self.noted_readers.remove(&entry.description.guid) {
-                        self.writers.remove_reader(entry.description.guid);
-                    }
+                // No other reader sees the end of a reader, so it needs no fence.
+                DirectoryEvent::ReaderGone(entry) if self.noted_readers.remove(&entry.description.guid) => {
+                    self.writers.remove_reader(entry.description.guid);
                 }
                 DirectoryEvent::Matched { writer, reader, .. } => {
                     self.note_pair(*writer, *reader, true, &mut effects);
