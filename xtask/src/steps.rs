@@ -73,12 +73,6 @@ pub(crate) const STEPS: &[Step] = &[
         run: sim,
     },
     Step {
-        name: "stories",
-        about: "each story of the protocol has the trace that it shows",
-        minutes: 10,
-        run: stories,
-    },
-    Step {
         name: "views",
         about: "3,000 seeds in which members come and go, without a violation, and enough happens in them",
         minutes: 15,
@@ -224,10 +218,6 @@ fn sim(session: &StepSession<'_>) -> Result<String> {
 }
 
 const STORIES: [&str; 4] = ["test", "--locked", "--package=spindle-sim", "--test=stories"];
-
-fn stories(session: &StepSession<'_>) -> Result<String> {
-    session.cargo(&STORIES)
-}
 
 /// Writes the traces of the stories. An expectation that does not hold still fails.
 fn bless_stories(session: &StepSession<'_>) -> Result<String> {
