@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod admin_client;
+mod backup;
 mod bench;
 mod calendar;
 mod cast;
@@ -39,7 +40,7 @@ use std::env::args_os;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 16)");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 17)");
 
 /// Ordered multicast among processes: every member gets every message in the same order, at memory
 /// speed.
@@ -135,6 +136,9 @@ enum Command {
     /// the directory: they show the records that were durable when they began.
     #[command(subcommand)]
     Log(logs::LogCommand),
+    /// Makes, verifies and restores backups of the logs of a member
+    #[command(subcommand)]
+    Backup(backup::BackupCommand),
     /// Inspects settings: effective values and their origins, errors, and an example
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -166,6 +170,7 @@ fn main() -> ExitCode {
         Command::Cast(args) => cast::run(*args),
         Command::Receive(args) => cast::receive::run(*args),
         Command::Log(command) => logs::run(command),
+        Command::Backup(command) => backup::run(command),
         Command::Config(command) => config::run(command),
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),

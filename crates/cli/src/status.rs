@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// members are present to agree), "members", a list by rank of {id, pid, far (it is on another
     /// host, and so is not asked), rack (or null), rank, answers, view (its newest, if it answers),
     /// leads, asleep, suspected, given_up (by `spindle recover`), finished}, "subgroups", a list of
-    /// {name, stable, log (null if it is not logged, or {persisted, durable, queued_bytes,
+    /// {name, stable, log (null if it is not logged, or {persisted, durable, epoch, taken, clock, queued_bytes,
     /// disk_bytes, is_full, commits (their number), commits_us (their time), catching_up (null, or {source, records, bytes} that came from other members)} of the member that answered), members: [{id, rounds, received, delivered, lag, lagging_ms (or null)}]}, and "waiting": ids of
     /// processes that are not in the view.
     #[arg(long)]

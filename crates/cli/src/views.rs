@@ -16,7 +16,10 @@ pub(crate) fn tell(change: &ViewChange, json: bool) {
     let gone = (!left.is_empty()).then(|| format!("{} {} gone", list(left), is(left, "is", "are")));
     let joined = &change.joined;
     let come = (!joined.is_empty()).then(|| format!("{} {} come", list(joined), is(joined, "has", "have")));
-    let what: Vec<String> = [gone, come].into_iter().flatten().collect();
+    let mut what: Vec<String> = [gone, come].into_iter().flatten().collect();
+    if what.is_empty() {
+        what.push("the same members".to_string());
+    }
     eprintln!("view {view}: {}; {}", what.join(", "), list(members));
 }
 

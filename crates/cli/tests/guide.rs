@@ -12,6 +12,7 @@ use std::time::Instant;
 const FIRST_GROUP: &str = include_str!("../../../docs/guide/first-group.md");
 const CLI: &str = include_str!("../../../docs/guide/cli.md");
 const LOG: &str = include_str!("../../../docs/guide/log.md");
+const BACKUP: &str = include_str!("../../../docs/guide/backup.md");
 const CONFIGURATION: &str = include_str!("../../../docs/guide/configuration.md");
 const CAST: &str = include_str!("../../../docs/guide/cast.md");
 const HOSTS: &str = include_str!("../../../docs/guide/hosts.md");
@@ -20,8 +21,8 @@ const TUNING: &str = include_str!("../../../docs/guide/tuning.md");
 const MONITORING: &str = include_str!("../../../docs/guide/monitoring.md");
 const PERFORMANCE: &str = include_str!("../../../docs/performance.md");
 /// The pages whose commands are checked to have their flags.
-const PAGES: [&str; 9] =
-    [FIRST_GROUP, CLI, CONFIGURATION, CAST, HOSTS, TROUBLESHOOTING, TUNING, MONITORING, PERFORMANCE];
+const PAGES: [&str; 10] =
+    [FIRST_GROUP, CLI, BACKUP, CONFIGURATION, CAST, HOSTS, TROUBLESHOOTING, TUNING, MONITORING, PERFORMANCE];
 
 /// Returns the contents of the blocks in `language` of a page, in order.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
@@ -211,6 +212,54 @@ fn the_page_on_logs_shows_a_group_with_logs() {
     assert_eq!(run(&scratch, cat), one);
 }
 
+#[test]
+fn the_page_on_backups_shows_a_group_that_is_restored() {
+    let scratch = Scratch::new();
+    let start = |commands: &str, view: &str| -> Vec<Running> {
+        let started = commands.lines().map(|command| {
+            let mut member = scratch.spindle(command.split(' ').skip(1));
+            Running::listening(member.stdin(Stdio::piped()).current_dir(scratch.path("")), true)
+        });
+        let mut members: Vec<Running> = started.collect();
+        members.iter_mut().for_each(|member| drop(member.says(view)));
+        members
+    };
+    let mut members = start(block(BACKUP, "sh", "--data a"), "view 1:");
+    members[0].send(b"hello\n");
+    assert_eq!(members[1].lines(1), ["hello"]);
+    members[1].send(b"hello to you\n");
+    assert_eq!(members[0].lines(2), ["hello", "hello to you"]);
+    let shapes = |text: &str| text.lines().map(shape).collect::<Vec<_>>();
+    let taken = run(&scratch, block(BACKUP, "sh", "create a"));
+    assert_eq!(shapes(&taken), shapes(block(BACKUP, "text", "172 B\n")));
+    let clock = taken.split_once("(clock ").unwrap().1.split_once(')').unwrap().0;
+    let again = run(&scratch, &block(BACKUP, "sh", "create b").replace("1795973530435431410", clock));
+    assert_eq!(again, taken.replace("monday", "tuesday").replace("member 1", "member 2"));
+    assert_eq!(shapes(&run(&scratch, block(BACKUP, "sh", "verify monday\n"))), shapes(block(BACKUP, "text", "intact")));
+    for done in Running::all_done(members) {
+        done.expect(0);
+    }
+    let restored = run(&scratch, block(BACKUP, "sh", "--data c --data d"));
+    let incarnation = |text: &str| text.split_once("incarnation ").unwrap().1[..32].to_string();
+    let shown = block(BACKUP, "text", "incarnation");
+    assert_eq!(restored, shown.replace(&incarnation(shown), &incarnation(&restored)));
+    let mut members = start(block(BACKUP, "sh", "--durability logged --data c"), "members 1, 2");
+    members[0].send(b"hello again\n");
+    assert_eq!(members[1].lines(1), ["hello again"]);
+    for done in Running::all_done(members) {
+        done.expect(0);
+    }
+    let (old, new) = (run(&scratch, "spindle log cat a all"), run(&scratch, "spindle log cat c all"));
+    assert!(new.starts_with(&old) && new.ends_with("hello again\n"), "{old} {new}");
+    // On several hosts.
+    let each = block(BACKUP, "sh", "--id 1");
+    for (host, command) in ["host1", "host2"].iter().zip(each.lines()) {
+        let command = command.replace("--data data", &format!("--data {host}"));
+        let shown = run(&scratch, &command);
+        assert!(shown.contains("members 1, 2, 3"), "{shown}");
+    }
+}
+
 /// Calls `then` while one bit of record 1:100 is changed.
 fn with_damage(scratch: &Scratch, then: impl Fn() -> String) -> String {
     let place = run(scratch, "spindle log seek data orders 1:100");
@@ -388,7 +437,8 @@ fn commands_of_the_pages_have_the_flags_that_they_are_shown_with() {
         let words: Vec<&str> = command.split(['#', '|']).next().unwrap().split_whitespace().skip(1).collect();
         let Some(first) = words.first().filter(|word| word.chars().all(|c| c.is_ascii_lowercase())) else { continue };
         let outer = help(&mut known, vec![first]).unwrap_or_else(|| panic!("no command {first:?}: {command}"));
-        let second = words.get(1).filter(|word| ["bench", "config"].contains(first) && !word.starts_with('-'));
+        let second =
+            words.get(1).filter(|word| ["backup", "bench", "config"].contains(first) && !word.starts_with('-'));
         let inner = second.and_then(|second| help(&mut known, vec![first, second])).unwrap_or_default();
         for flag in words.iter().filter(|word| word.starts_with("--")) {
             let flag = flag.trim_end_matches([',', '.', ')']).split('=').next().unwrap();

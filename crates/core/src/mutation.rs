@@ -317,6 +317,8 @@ mod bugs {
         ClockBySender,
         /// The clock begins anew with an epoch.
         ClockForgotten,
+        /// A clock is raised, and the epoch continues with the clock that it had.
+        RaisedWithinEpoch,
         /// A new epoch counts as persisted though messages of the one before may not be on disk.
         OlderForgotten,
         /// A member that waits for a peer's disk does not watch whether the peer lives.

@@ -198,6 +198,9 @@ impl View {
 
     /// Whether `change` makes sense in this view, and is not the case already.
     pub fn wants(&self, change: &Change) -> bool {
+        if let Change::Clock { name, clock } = change {
+            return self.subgroups.iter().any(|spec| spec.name == *name && spec.is_logged() && spec.clock < *clock);
+        }
         let mut next = self.bare();
         next.apply(change) && next != self.bare() && next.is_sound() && self.has_orders_of(&next)
     }
@@ -211,6 +214,9 @@ impl View {
     /// Whether `next`, which follows this view, has settled what `change` is about, by it or by
     /// another change.
     pub(crate) fn has_settled(&self, change: &Change, next: &View) -> bool {
+        if matches!(change, Change::Clock { .. }) {
+            return !next.wants(change);
+        }
         let of = |view: &View| {
             let spec = view.subgroups.iter().find(|spec| spec.name == change.name()).map(SubgroupSpec::bare);
             match (change, spec.as_ref().map(|spec| &spec.member_rule)) {
@@ -277,6 +283,11 @@ impl View {
                     true
                 }
                 _ => false,
+            }),
+            Change::Clock { name, clock } => at(name).is_some_and(|at| {
+                let spec = &mut self.subgroups[at];
+                spec.clock = if spec.is_logged() { spec.clock.max(*clock) } else { spec.clock };
+                spec.is_logged()
             }),
         }
     }

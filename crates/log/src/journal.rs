@@ -218,14 +218,26 @@ fn newest(disk: &dyn Disk, files: [&dyn File; 2], missing: Option<&str>, binding
 /// # Errors
 /// [`Error::Io`].
 pub(crate) fn verify(disk: &dyn Disk, incarnation: u128) -> Result<Option<Error>> {
+    match values(disk, incarnation) {
+        Ok(_) => Ok(None),
+        Err(error @ Error::CorruptFile { .. }) => Ok(Some(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the last value of each kind without changing the journal.
+///
+/// # Errors
+/// [`Error::CorruptFile`], [`Error::Io`].
+pub(crate) fn values(disk: &dyn Disk, incarnation: u128) -> Result<Values> {
     let binding = Binding { incarnation, subgroup: u32::MAX };
     let found = found(disk)?;
     let open = |name: &str| disk.open(name).during("open", &disk.shown(name));
-    let mut damage = None;
+    let mut attempts = 0;
     // The owner may write while this reads, which can look like damage for an instant.
-    for _ in 0..ATTEMPTS {
+    loop {
         let result = match found[..] {
-            [] => return Ok(None),
+            [] => return Ok(Values::new()),
             [one] => {
                 let file = open(one)?;
                 newest(disk, [&*file, &*file], other(one), binding)
@@ -233,12 +245,11 @@ pub(crate) fn verify(disk: &dyn Disk, incarnation: u128) -> Result<Option<Error>
             _ => newest(disk, [&*open(NAMES[0])?, &*open(NAMES[1])?], None, binding),
         };
         match result {
-            Ok(_) => return Ok(None),
-            Err(error @ Error::CorruptFile { .. }) => damage = Some(error),
+            Ok(newest) => return Ok(newest.values),
+            Err(Error::CorruptFile { .. }) if attempts + 1 < ATTEMPTS => attempts += 1,
             Err(error) => return Err(error),
         }
     }
-    Ok(damage)
 }
 
 fn create(disk: &dyn Disk, name: &str, bytes: u64) -> Result<()> {

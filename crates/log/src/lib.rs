@@ -16,6 +16,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Spindle runs on Linux only: the log relies on its rules for fdatasync and directories");
 
+mod backup;
 mod chunk;
 mod config;
 pub mod disk;
@@ -36,6 +37,10 @@ mod stream;
 mod version;
 mod writer;
 
+pub use backup::{
+    BackupError, BackupFile, BackupLog, BackupManifest, BackupVerification, BackupWriter, CutSource, Restored,
+    read_manifest, restore, verify_backup,
+};
 pub use chunk::Chunk;
 pub use config::Config;
 pub use disk::{Disk, FileDisk};
@@ -46,7 +51,8 @@ pub use log::{Hold, Log, Place, Progress, Prunable, Reader, Readers, Report, Ret
 pub use message::LoggedMessage;
 pub use names::LogEntry;
 pub use offline::{
-    Summary, Verification, as_owner_changed, export, open_read_only, snapshots, summary, verify, verify_directory,
+    Summary, Verification, as_owner_changed, export, journal_value, open_read_only, snapshots, summary, verify,
+    verify_directory,
 };
 pub use queue::Queue;
 pub use repair::repair;

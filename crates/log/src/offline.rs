@@ -174,6 +174,17 @@ pub fn verify_directory(disk: &dyn Disk) -> Result<Vec<Error>> {
     }
 }
 
+/// Reads the last value of a kind from the journal; `None` if there is none. The owner may write meanwhile.
+///
+/// # Errors
+/// [`Error::CorruptFile`], [`Error::Format`], [`Error::Io`].
+pub fn journal_value(disk: &dyn Disk, kind: u32) -> Result<Option<Vec<u8>>> {
+    match DataDirectory::identity_of(disk)? {
+        None => Ok(None),
+        Some(identity) => Ok(journal::values(disk, identity.incarnation)?.remove(&kind)),
+    }
+}
+
 /// Returns an error that is a finding, or fails with any other.
 fn damage(error: Error) -> Result<Error> {
     match error {

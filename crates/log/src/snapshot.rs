@@ -124,7 +124,12 @@ impl Snapshots {
     }
 
     fn file(&self, version: Version) -> String {
-        format!("{}/{PREFIX}{:016x}-{:016x}", self.path, version.epoch, version.sequence)
+        Self::path_in(&self.path, version)
+    }
+
+    /// The path of a snapshot of the log in `directory`.
+    pub(crate) fn path_in(directory: &str, version: Version) -> String {
+        format!("{directory}/{PREFIX}{:016x}-{:016x}", version.epoch, version.sequence)
     }
 
     fn header(&self, version: Version) -> Result<(Arc<dyn File>, SnapshotHeader)> {

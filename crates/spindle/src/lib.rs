@@ -22,6 +22,7 @@ mod control_plane;
 mod data_dir;
 mod error;
 mod group;
+mod group_record;
 mod handler;
 mod handles;
 mod histogram;
@@ -51,6 +52,7 @@ pub use config::{Config, LogSettings, Network, Subgroup, Transport, Who};
 pub use data_dir::{DataDirError, initialise_data_dir};
 pub use error::{Ended, FinishError, HandleError, JoinError, LogEnds, ObserveError, ReceiveError, SendError};
 pub use group::{Group, Monitor};
+pub use group_record::{GroupRecord, RestoreError};
 pub use handler::{Batch, Handler, LoggedExtent, ReplayedMessage};
 pub use handles::{
     Deliveries, Delivery, DeliveryStream, Durable, Messages, NotDelivered, NotDurable, Outcome, Publisher, Receipt,

@@ -16,7 +16,7 @@ const TARGET: &str = "spindle::log";
 /// The directory of the logs in the data directory.
 pub(crate) const DIRECTORY: &str = "log";
 /// The kind of the value in the journal that contains the [`RestartRecord`].
-const RECORD: u32 = 1;
+pub(crate) const RECORD: u32 = 1;
 
 /// An open data directory with the logs of an earlier process. No other process can open it.
 pub(crate) struct OldLogs {

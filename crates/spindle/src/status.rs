@@ -177,7 +177,8 @@ impl Status {
             });
             let (stats, latency) = totals(&spec.name, home.subgroup_stats(there).unwrap_or_default());
             let log = number.and_then(|number| handles[number].log.as_ref());
-            let log = log.and_then(|log| log.status(home.persisted(there), home.durable(there)));
+            let log = log.zip(home.log_extent(there));
+            let log = log.and_then(|(log, extent)| log.status(extent, home.persisted(there), home.durable(there)));
             Some(SubgroupStatus { name: spec.name.clone(), stats, latency, stable, log, members: members.collect() })
         });
         let subgroups: Vec<SubgroupStatus> = subgroups.collect();
@@ -259,6 +260,9 @@ impl Status {
                 "log": subgroup.log.map(|log| json!({
                     "persisted": log.persisted,
                     "durable": log.durable,
+                    "epoch": log.taken.epoch.0,
+                    "taken": log.taken.sequence,
+                    "clock": log.clock,
                     "queued_bytes": log.queued_bytes,
                     "disk_bytes": log.disk_bytes,
                     "is_full": log.is_full,

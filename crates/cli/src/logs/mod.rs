@@ -9,6 +9,8 @@ mod records;
 mod values;
 mod verify;
 
+pub(crate) use values::{clock, escaped as escaped_name, time as shown_time};
+
 use crate::exit::{CliError, CliResult, FAILED, USAGE};
 use crate::progress::ProgressLine;
 use anyhow::Context;
@@ -76,15 +78,15 @@ pub(super) struct Whose {
 }
 
 /// A data directory that is read.
-pub(super) struct Directory {
-    disk: Arc<dyn Disk>,
-    shown: String,
-    identity: Identity,
+pub(crate) struct Directory {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) shown: String,
+    pub(crate) identity: Identity,
 }
 
 /// A log of the directory.
 #[derive(Clone, Debug)]
-pub(super) struct Chosen {
+pub(crate) struct Chosen {
     number: u32,
     name: Option<String>,
 }
@@ -109,7 +111,7 @@ pub(super) fn directory_of(dir: &Path) -> PathBuf {
 
 impl Directory {
     /// Opens a directory for reading.
-    pub(super) fn open(dir: &Path) -> CliResult<Directory> {
+    pub(crate) fn open(dir: &Path) -> CliResult<Directory> {
         let dir = &directory_of(dir);
         let shown = dir.display().to_string();
         let disk = FileDisk::read_only(dir).map_err(|error| {
@@ -158,7 +160,7 @@ impl Directory {
 }
 
 /// Returns the log of an entry. A damaged name is taken for none: the number is right all the same.
-pub(super) fn chosen(entry: &LogEntry) -> Chosen {
+pub(crate) fn chosen(entry: &LogEntry) -> Chosen {
     Chosen { number: entry.subgroup, name: entry.name.clone().ok().flatten() }
 }
 
@@ -173,7 +175,7 @@ impl From<spindle_log::Error> for CliError {
 }
 
 /// Prints an object or a line.
-pub(super) fn print(json: bool, object: impl FnOnce() -> Value, line: impl FnOnce() -> String) -> CliResult {
+pub(crate) fn print(json: bool, object: impl FnOnce() -> Value, line: impl FnOnce() -> String) -> CliResult {
     let line = if json { object().to_string() } else { line() };
     Ok(writeln!(stdout().lock(), "{line}").context("can't write to the standard output")?)
 }

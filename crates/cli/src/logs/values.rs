@@ -20,7 +20,7 @@ fn number(digits: &str) -> Option<u64> {
 }
 
 /// Parses a time as a clock, which counts ns since 1970.
-pub(super) fn clock(text: &str) -> Result<u64, String> {
+pub(crate) fn clock(text: &str) -> Result<u64, String> {
     let time = || parse_utc(text).and_then(|time| u64::try_from(time.as_nanos()).ok());
     number(text).or_else(time).ok_or_else(|| {
         "a time looks like 2026-11-22T20:47:06Z, with a fraction if need be, or is the clock of a record".to_string()
@@ -34,7 +34,7 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
 }
 
 /// The time of a clock.
-pub(super) fn time(clock: u64) -> String {
+pub(crate) fn time(clock: u64) -> String {
     Utc(Duration::from_nanos(clock)).to_string()
 }
 
@@ -103,7 +103,7 @@ pub(super) fn line(record: &Record<'_>, payloads: PayloadKind) -> String {
 }
 
 /// A text without control characters.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -305,6 +305,7 @@ impl Member {
                 return None;
             }
             Request::Evict(id) => self.evict(id, roster.me()),
+            Request::RaiseClocks(clock) => self.raise_clocks(clock),
             Request::Recover(lost) => refused = self.recover(&lost, roster, rows).err(),
             Request::View => {
                 roster.tell_view(self.newest_shown(), [from]);

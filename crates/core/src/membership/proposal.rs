@@ -165,6 +165,10 @@ impl ProposedChanges {
                     words.extend([3 + u64::from(matches!(change, Change::Exit { .. })), id.0]);
                     encode_name(name, &mut words);
                 }
+                Change::Clock { name, clock } => {
+                    words.extend([5, *clock]);
+                    encode_name(name, &mut words);
+                }
             }
         }
         sealed(words)
@@ -386,6 +390,10 @@ impl<'a> ProposalReader<'a> {
                 let (id, name) = (MemberId(self.word()?), self.name()?);
                 Some(if kind == 3 { Change::Enter { name, id } } else { Change::Exit { name, id } })
             }
+            5 => {
+                let (clock, name) = (self.word()?, self.name()?);
+                Some(Change::Clock { name, clock })
+            }
             _ => None,
         }
     }
@@ -504,7 +512,8 @@ mod tests {
                 Change::Alter(SubgroupSpec { member_rule: Rule::Shard { set: 1, least: 2, most: 3 }, ..bare }),
                 Change::Drop(name.clone()),
                 Change::Enter { name: name.clone(), id: MemberId(1) },
-                Change::Exit { name, id: MemberId(2) },
+                Change::Exit { name: name.clone(), id: MemberId(2) },
+                Change::Clock { name, clock: u64::MAX - 3 },
             ],
         };
         let words = proposed.encode();

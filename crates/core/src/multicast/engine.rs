@@ -32,6 +32,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use older::Elsewhere;
+pub use positions::LogExtent;
 pub use progress::{Progress, State};
 use reports::Certainty;
 

@@ -155,6 +155,12 @@ impl Logging {
         self.older = newest.or(before.older).filter(|_| !mutation!(OlderForgotten));
     }
 
+    /// The clock of the newest message that the log has, or a later one at the start of an epoch. All
+    /// further messages have later ones.
+    pub(crate) fn clock(&self) -> u64 {
+        self.clock
+    }
+
     /// The sequence numbers that the log has.
     pub(crate) fn count(&self) -> u64 {
         self.cursor.count()

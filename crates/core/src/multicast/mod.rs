@@ -22,7 +22,7 @@ mod upcalls;
 pub use ablation::Ablation;
 pub use claims::{Claim, ClaimError, Claims, Exclusive};
 pub use cursor::{Batch, Cursor, Defect, Handoff, Message};
-pub use engine::{Engine, Progress, State};
+pub use engine::{Engine, LogExtent, Progress, State};
 pub use logging::{DurableRise, Record, Records};
 pub use observer::{Gap, Lapped, Observer, Seen};
 pub use resend::{Resend, Resent};

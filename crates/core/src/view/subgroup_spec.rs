@@ -92,6 +92,14 @@ pub enum Change {
         /// The member.
         id: MemberId,
     },
+    /// A logged subgroup begins a new epoch, whose messages have later clocks than this one. It
+    /// ends the wait for the clock of a subgroup in which nothing is sent.
+    Clock {
+        /// The subgroup.
+        name: String,
+        /// The clock, in ns since 1970.
+        clock: u64,
+    },
 }
 
 /// One subgroup of a view.
@@ -119,8 +127,9 @@ pub struct SubgroupSpec {
     pub leftover_bytes_max: u64,
     /// Where the messages are kept.
     pub durability: Durability,
-    /// In a logged subgroup: no message of an earlier epoch has a later clock, in ns since 1970. It
-    /// follows from the views before, and means nothing in a [`Change`].
+    /// In a logged subgroup: all messages of this epoch have later clocks, and no message of an earlier
+    /// epoch has one, in ns since 1970. It follows from the views before and from
+    /// [`Change::Clock`], and means nothing in other changes.
     pub clock: u64,
     /// The view with which the subgroup's epoch began, if it is an earlier view.
     ///
@@ -232,7 +241,9 @@ impl SubgroupSpec {
             (order, window, message_bytes_max, leftover_bytes_max, durability)
         };
         let has_members = !self.members.is_empty();
+        // A clock that has been raised counts from the first message of an epoch on.
         has_members
+            && (self.clock == next.clock || mutation!(RaisedWithinEpoch))
             && shape(self) == shape(next)
             && are(&self.members, &next.members)
             && are(&self.senders, &next.senders)
@@ -306,7 +317,10 @@ impl Change {
     pub fn name(&self) -> &str {
         match self {
             Change::Create(spec) | Change::Alter(spec) => &spec.name,
-            Change::Drop(name) | Change::Enter { name, .. } | Change::Exit { name, .. } => name,
+            Change::Drop(name)
+            | Change::Enter { name, .. }
+            | Change::Exit { name, .. }
+            | Change::Clock { name, .. } => name,
         }
     }
 
@@ -320,8 +334,11 @@ impl Change {
     }
 
     /// Whether the two can't both count: they are about one subgroup, and not about two members of
-    /// it.
+    /// it. A clock can be raised beside any other change.
     pub(crate) fn contradicts(&self, other: &Change) -> bool {
+        if matches!(self, Change::Clock { .. }) || matches!(other, Change::Clock { .. }) {
+            return false;
+        }
         let member = |change: &Change| match change {
             Change::Enter { id, .. } | Change::Exit { id, .. } => Some(*id),
             _ => None,

@@ -109,6 +109,31 @@ fn subgroups_come_change_and_go() {
 }
 
 #[test]
+fn a_raised_clock_begins_a_new_epoch_of_its_subgroup_alone() {
+    let logged = |name| SubgroupSpec { durability: Durability::Logged { copies: 1 }, ..spec(name, Rule::Everyone) };
+    let subgroups = vec![logged("a"), logged("b"), spec("c", Rule::Everyone)];
+    let view = View { id: ViewId(4), members: vec![MemberId(1)], nonvoters: vec![], subgroups: subgroups.into() };
+    let view = everyone(&view, &[], &[]);
+    let raise = |name: &str, clock| Change::Clock { name: name.to_string(), clock };
+    let change = raise("b", 70);
+    assert!(view.wants(&change) && !view.wants(&raise("c", 70)) && !view.wants(&raise("none", 70)));
+    // A view without the change settles nothing.
+    assert!(!view.has_settled(&change, &everyone(&view, &[2], &[])));
+    let next = everyone(&view, &[], &[change.clone(), raise("c", 9), raise("b", 60)]);
+    let clocks = |view: &View| view.subgroups.iter().map(|spec| spec.clock).collect::<Vec<_>>();
+    assert_eq!(clocks(&next), [0, 70, 0]);
+    assert_eq!(view.touched_by(&next), [false, true, false]);
+    assert!(view.has_sound_epochs(&next) && view.has_settled(&change, &next) && !next.wants(&change));
+    assert_eq!(clocks(&everyone(&next, &[2], &[])), [0, 70, 0]);
+    // It counts beside any other change of the subgroup.
+    let alter = Change::Alter(SubgroupSpec { window: 9, ..logged("b") });
+    assert!(!alter.contradicts(&change) && !change.contradicts(&alter) && !change.contradicts(&raise("b", 60)));
+    let both = everyone(&view, &[], &[change.clone(), alter]);
+    assert_eq!((both.subgroups[1].window, both.subgroups[1].clock), (9, 70));
+    assert!(view.has_settled(&change, &everyone(&view, &[], &[Change::Drop("b".to_string())])));
+}
+
+#[test]
 fn a_subgroup_keeps_its_order_as_long_as_it_has_its_name() {
     let fifo = SubgroupSpec { order: Order::Fifo, window: 9, ..spec("a", Rule::Everyone) };
     let view = View {

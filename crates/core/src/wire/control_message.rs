@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 /// The version of everything in a control message after its header.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
 /// A control message between processes of a group.
 ///
@@ -310,6 +310,9 @@ pub enum Request {
         /// The view that has ended.
         view: ViewId,
     },
+    /// Let the messages of your logged subgroups have clocks later than this one from now on, in ns
+    /// since 1970. Subgroups in which later messages have been delivered stay as they are.
+    RaiseClocks(u64),
 }
 
 impl ControlMessage {

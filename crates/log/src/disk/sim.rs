@@ -486,6 +486,10 @@ impl File for Handle {
             state.write(self.index, offset, &bytes[..part]);
             return Err(errno(EIO));
         }
+        let growth = (offset + bytes.len() as u64).saturating_sub(state.files[self.index].visible.len() as u64);
+        if growth > 0 && state.used() + growth > state.capacity {
+            return Err(ErrorKind::StorageFull.into());
+        }
         let mut part = bytes.len();
         if state.strikes(shorts) {
             part = 1 + state.below(bytes.len() as u64) as usize;

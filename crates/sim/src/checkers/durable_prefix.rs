@@ -116,6 +116,17 @@ impl DurablePrefix {
         Ok(())
     }
 
+    /// Checks that a record has a later clock than its epoch, as the newest view says.
+    ///
+    /// # Errors
+    /// If it has not.
+    pub fn is_later(entry: LoggedRecord, floor: Option<u64>) -> Checked {
+        match floor.filter(|floor| entry.clock <= *floor) {
+            None => Ok(()),
+            Some(floor) => INVARIANT.broken(format!("{entry:?} is logged in an epoch with the clock {floor}")),
+        }
+    }
+
     /// Checks that everything before `position` is on the disk of `member`, because `by` counts it
     /// as durable.
     ///

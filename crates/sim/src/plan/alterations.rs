@@ -2,12 +2,16 @@
 //! windows and message sizes that grow and shrink.
 use super::{JOINERS_MAX, PlannedChanges};
 use crate::actions::{Action, ActionKind};
-use crate::random::Random;
+use crate::random::{Random, mix};
 use spindle_core::wire::ring::frame_bytes;
 use spindle_core::{Change, Rule, SubgroupSpec, View};
 
 /// The approximate size of a ring in bytes, as in the first view.
 const RING_BYTES: u64 = 8192;
+/// How far clocks are raised at least, in ns: beyond the times of a run, which begin at 2^60.
+const CLOCK_RAISE: u64 = (1 << 60) + (1 << 40);
+/// The time before which clocks are raised, in ns: while most messages are sent.
+const RAISED_BEFORE: u64 = 60_000;
 
 /// Turns some of the subgroups into shards that divide the members among them.
 pub(super) fn draw_shards(random: &mut Random, subgroups: &mut [SubgroupSpec], members: u32) {
@@ -81,6 +85,19 @@ impl PlannedChanges {
             // sent again.
             at += random.pick(&[1_000, 20_000, horizon / 2]);
         }
+        self.add_raise(view, &mut changes, at);
         changes
+    }
+
+    /// Adds the raise of a logged subgroup's clock to some plans. It is not drawn, so that other seeds
+    /// stay the same.
+    fn add_raise(&mut self, view: &View, changes: &mut Vec<Change>, at: u64) {
+        let Some(spec) = view.subgroups.iter().find(|spec| spec.is_logged()) else { return };
+        if mix(at).is_multiple_of(2) {
+            let process = (mix(at) >> 8) as usize % view.members.len();
+            let what = ActionKind::Change { process, change: changes.len() };
+            self.actions.push(Action::at(mix(at) % RAISED_BEFORE, what));
+            changes.push(Change::Clock { name: spec.name.clone(), clock: CLOCK_RAISE + at });
+        }
     }
 }

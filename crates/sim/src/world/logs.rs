@@ -67,6 +67,11 @@ impl World<'_> {
         let logged = std::mem::take(&mut self.told.logged);
         for &Logged { subgroup, position, entry, .. } in logged.iter().filter(|logged| logged.after <= carried) {
             note!(self, "{seat} s{subgroup} logs {}.{}", position.epoch, position.sequence);
+            // The newest view of the process may have raised the clock.
+            let newest = self.processes[process].seat.unwrap_or(seat);
+            let view = &self.stages[newest.stage].view;
+            let floor = view.subgroups[subgroup.index()].clock;
+            DurablePrefix::is_later(entry, (view.epoch(subgroup) == position.epoch).then_some(floor))?;
             self.logs.lists.entry(subgroup).or_default().appended(me, position, entry)?;
             self.outcome.counts.records += 1;
             self.hash.add(entry.clock ^ entry.digest);

@@ -49,6 +49,8 @@ impl RestartDriver {
         let setup = RestartSetup { me, record: old.record().clone(), logs: old.states().to_vec(), lost };
         let (leaders, begun, decided, behind, failed) = Default::default();
         let (inner, incarnation) = (Restart::new(setup, now), old.incarnation());
+        // Groups with one name, such as one that is restored from a backup of the other, restart apart.
+        let config = config ^ (incarnation as u64) ^ (incarnation >> 64) as u64;
         let (old, nonce, me) = (Some(old), me.nonce, process);
         RestartDriver { inner, old, incarnation, me, nonce, config, leaders, begun, decided, behind, failed }
     }

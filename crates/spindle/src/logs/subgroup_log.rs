@@ -4,7 +4,7 @@ use super::meter::{LogMeter, LogMeters};
 use super::{CatchUpStatus, DurableFrontier, Lack, Replay, TARGET, position};
 use crate::error::Ended;
 use crate::histogram::Histogram;
-use spindle_core::{Position, Record, Records, Rows, SubgroupSpec, ViewId};
+use spindle_core::{LogExtent, Position, Record, Records, Rows, SubgroupSpec, ViewId};
 use spindle_log::{Appender, Error, LoggedMessage, Readers, Snapshots, Version};
 use std::fmt;
 use std::sync::Arc;
@@ -63,6 +63,12 @@ pub struct LogStatus {
     /// It does not rise while the subgroup has fewer members than
     /// [`durable_copies`](crate::Durability::Logged).
     pub durable: Option<u64>,
+    /// The log has all messages before this position, on their way to the disk. Nulls take sequence
+    /// numbers, too.
+    pub taken: Position,
+    /// All messages from `taken` on have later clocks than this one, in ns since 1970, and none before
+    /// it has one.
+    pub clock: u64,
     /// The bytes that wait for the disk.
     pub queued_bytes: u64,
     /// Whether the disk has no space for them.
@@ -249,12 +255,14 @@ impl SubgroupLog {
     }
 
     /// Returns the status, if the subgroup is logged; the frontiers are those of the engine.
-    pub(crate) fn status(&self, persisted: Option<u64>, durable: Option<u64>) -> Option<LogStatus> {
+    pub(crate) fn status(&self, extent: LogExtent, persisted: Option<u64>, durable: Option<u64>) -> Option<LogStatus> {
+        let LogExtent { taken, clock } = extent;
         let catching_up = self.lack.status();
         let is_full = self.appender.is_full() || catching_up.is_some_and(|status| status.is_full);
         let queued_bytes = self.appender.queued_bytes();
         let LogMeter { commits, disk_bytes } = self.meters.read(self.appender.subgroup());
-        let status = LogStatus { persisted, durable, queued_bytes, is_full, catching_up, commits, disk_bytes };
+        let status =
+            LogStatus { persisted, durable, taken, clock, queued_bytes, is_full, catching_up, commits, disk_bytes };
         self.is_active.then_some(status)
     }
 }

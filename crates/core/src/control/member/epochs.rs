@@ -7,6 +7,7 @@ use crate::multicast::engine::{Engine, Progress, State};
 use crate::table::Table;
 use crate::view::Change;
 use crate::wire::layout::Layout;
+use alloc::sync::Arc;
 use core::slice;
 
 impl Member {
@@ -118,5 +119,20 @@ impl Member {
         let Ok(layout) = Layout::new(&next) else { return Ok(false) };
         has_room(layout.rows().iter().map(|row| row.size).sum())?;
         Ok(engine.propose_change(change))
+    }
+
+    /// Asks for a view in which the messages of my logged subgroups have clocks later than `clock`,
+    /// for those in which none has come yet. The others know of none if a view is about to begin.
+    pub(super) fn raise_clocks(&mut self, clock: u64) {
+        if self.next.is_some() {
+            return;
+        }
+        let view = Arc::clone(&self.view);
+        for (id, spec) in view.subgroups_of(self.engine.me()) {
+            let extent = self.home(id).and_then(|(engine, there)| engine.log_extent(there));
+            if spec.is_logged() && extent.is_some_and(|extent| extent.clock < clock) {
+                self.engine.propose_change(Change::Clock { name: spec.name.clone(), clock });
+            }
+        }
     }
 }

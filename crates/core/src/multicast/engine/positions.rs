@@ -10,6 +10,16 @@ use crate::table::Rows;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+/// How far the log of a subgroup has come, on its way to the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogExtent {
+    /// The log has all messages before this position.
+    pub taken: Position,
+    /// All messages from that position on have clocks later than this one, in ns since 1970, and
+    /// none before it has one.
+    pub clock: u64,
+}
+
 impl Engine {
     /// Whether the epoch of `subgroup` has ended. False if this engine does not have it.
     pub fn is_closed(&self, subgroup: SubgroupId) -> bool {
@@ -167,6 +177,13 @@ impl Engine {
     /// does not rise while there are [too few](crate::view::Durability::Logged) members.
     pub fn durable(&self, subgroup: SubgroupId) -> Option<u64> {
         self.subgroup(subgroup)?.log()?.durable()
+    }
+
+    /// How far my log of `subgroup` has come; `None` if it has no log.
+    pub fn log_extent(&self, subgroup: SubgroupId) -> Option<LogExtent> {
+        let log = self.subgroup(subgroup)?.log()?;
+        let epoch = self.view.epoch(subgroup);
+        Some(LogExtent { taken: Position { epoch, sequence: log.count() }, clock: log.clock() })
     }
 
     /// Returns how far each member of `subgroup` is, as I know it. The member that has delivered

@@ -421,6 +421,10 @@ fn put_request(out: &mut Writer, request: &Request) {
             out.u128(*incarnation);
             out.u64(view.0);
         }
+        Request::RaiseClocks(clock) => {
+            out.u32(10);
+            out.u64(*clock);
+        }
     }
 }
 
@@ -441,6 +445,7 @@ fn request(from: &mut Reader<'_>) -> Result<Request, WireError> {
         }
         7 => Request::Stopped { incarnation: from.u128()?, view: ViewId(from.u64()?), nonce: from.u32()? },
         9 => Request::Patience { incarnation: from.u128()?, view: ViewId(from.u64()?) },
+        10 => Request::RaiseClocks(from.u64()?),
         _ => return Err(WireError::Value { field: "request" }),
     })
 }

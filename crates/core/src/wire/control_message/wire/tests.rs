@@ -113,6 +113,7 @@ fn samples() -> Vec<ControlMessage> {
         ControlMessage::Request { from, reply: 0, what: Request::View },
         ControlMessage::Request { from, reply: 0, what: Request::Stopped { incarnation, view, nonce: 7 } },
         ControlMessage::Request { from, reply: 0, what: Request::Patience { incarnation, view } },
+        ControlMessage::Request { from, reply: 3, what: Request::RaiseClocks(u64::MAX - 9) },
         ControlMessage::State { view, from },
         ControlMessage::Bulk { incarnation, view, from, number: u64::MAX - 1 },
         ControlMessage::Want { incarnation, view, from, reply: 7, objects: vec![] },
@@ -164,6 +165,7 @@ fn kind(message: &ControlMessage) -> usize {
             Request::View => 23,
             Request::Stopped { .. } => 24,
             Request::Patience { .. } => 25,
+            Request::RaiseClocks(_) => 29,
         },
         ControlMessage::WantRecords { .. } => 26,
         ControlMessage::Records { .. } => 27,
@@ -179,7 +181,7 @@ fn short_samples() -> Vec<ControlMessage> {
 #[test]
 fn every_kind_of_message_has_a_sample_that_is_mutated() {
     let kinds: alloc::collections::BTreeSet<usize> = short_samples().iter().map(kind).collect();
-    assert!(kinds.iter().copied().eq(0..=28), "{kinds:?}");
+    assert!(kinds.iter().copied().eq(0..=29), "{kinds:?}");
 }
 
 #[test]
@@ -305,7 +307,7 @@ fn garbage_messages_never_panic() {
             understood += 1;
         }
     }
-    assert_eq!(kinds.len(), 29, "{kinds:?}");
+    assert_eq!(kinds.len(), 30, "{kinds:?}");
     // Most inputs are a valid message with up to three flipped bits.
     assert!((10_000..90_000).contains(&understood), "{understood}");
 }
