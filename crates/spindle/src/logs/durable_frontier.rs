@@ -1,6 +1,6 @@
 //! The durable frontier of a subgroup, for threads and tasks that wait for it.
 use crate::shared::Awaited;
-use spindle_core::{Durability, DurableRise, Position, SubgroupSpec, ViewId};
+use spindle_core::{DurableRise, Position, SubgroupSpec, ViewId};
 use std::ops::Range;
 
 /// The frontier, and the threads and tasks that wait for it.
@@ -95,10 +95,10 @@ impl DurableFrontier {
     pub(crate) fn begin(&self, epoch: ViewId, spec: Option<&SubgroupSpec>) {
         let standing = match spec {
             None => Standing::Ended,
-            Some(SubgroupSpec { durability: Durability::Logged { copies }, members, .. }) => {
-                Standing::Logged(Copies { present: members.len() as u32, needed: *copies })
-            }
-            Some(_) => Standing::InMemory { since: epoch },
+            Some(SubgroupSpec { durability, members, .. }) => match durability.copies() {
+                Some(needed) => Standing::Logged(Copies { present: members.len() as u32, needed }),
+                None => Standing::InMemory { since: epoch },
+            },
         };
         self.stand(standing);
     }

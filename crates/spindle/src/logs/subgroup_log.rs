@@ -1,9 +1,12 @@
 //! The log of one subgroup, at the polling thread.
 use super::access::{CompleteSince, LogAccess};
+use super::ending_epoch::EpochCut;
 use super::meter::{LogMeter, LogMeters};
 use super::{CatchUpStatus, DurableFrontier, Lack, Replay, TARGET, position};
 use crate::error::Ended;
 use crate::histogram::Histogram;
+use crate::shared::Notices;
+use spindle_core::multicast::stats::Undurable;
 use spindle_core::{Position, Record, Records, Rows, SubgroupSpec, ViewId};
 use spindle_log::{Appender, Error, LoggedMessage, Readers, Snapshots, Version};
 use std::fmt;
@@ -31,6 +34,9 @@ pub(crate) struct SubgroupLog {
     /// Whether the log had no room for a message since the last look.
     is_blocked: bool,
     failure: Option<Error>,
+    /// The end of it that has to be removed.
+    pub(super) cut: Option<EpochCut>,
+    notices: Arc<Notices>,
     /// Whether it lacks records of older epochs.
     pub(super) lack: Lack,
     /// The last record that an earlier process has written, and whether all later ones of older epochs
@@ -63,6 +69,11 @@ pub struct LogStatus {
     /// It does not rise while the subgroup has fewer members than
     /// [`durable_copies`](crate::Durability::Logged).
     pub durable: Option<u64>,
+    /// How many sequence numbers all members have received that are not delivered, because they are not
+    /// durable. 0 unless [that is required](crate::Durability::LoggedBeforeDelivery).
+    pub undelivered: u64,
+    /// Whether these wait for more members, rather than for disks.
+    pub lacks_members: bool,
     /// The bytes that wait for the disk.
     pub queued_bytes: u64,
     /// Whether the disk has no space for them.
@@ -84,7 +95,7 @@ impl SubgroupLog {
         name: &str,
         appender: Appender,
         (lacks, replays, last_before): (bool, bool, Option<Position>),
-        (snapshots, since, meters): (Snapshots, CompleteSince, LogMeters),
+        (snapshots, since, meters, notices): (Snapshots, CompleteSince, LogMeters, Arc<Notices>),
     ) -> SubgroupLog {
         let (frontier, writer) = (Arc::default(), (appender.handle(), appender.subgroup()));
         let access = LogAccess::new(name, (appender.readers(), snapshots), writer, Arc::clone(&frontier), since);
@@ -106,6 +117,8 @@ impl SubgroupLog {
             was_blocked: false,
             is_blocked: false,
             failure: None,
+            cut: None,
+            notices,
         }
     }
 
@@ -135,7 +148,7 @@ impl SubgroupLog {
     }
 
     /// Begins the epoch of the subgroup that begins with the view `epoch`: `spec`, if this member is
-    /// in it. Returns whether the log catches up.
+    /// in it. Returns whether the log catches up, or is being cut.
     pub(crate) fn begin(&mut self, epoch: ViewId, spec: Option<&SubgroupSpec>) -> bool {
         self.lack.begin(epoch, spec.is_some());
         if spec.is_some() {
@@ -148,7 +161,7 @@ impl SubgroupLog {
         }
         // The engine of the epoch was made before the last look at what is on disk.
         self.on_disk = None;
-        self.lack.is_some()
+        self.lack.is_some() || self.is_cutting()
     }
 
     /// Copies messages on their way to the disk, as many as there is room for.
@@ -158,6 +171,10 @@ impl SubgroupLog {
         if self.lack.is_some() {
             // Other members send them with the records before them.
             return self.lack.take(records);
+        }
+        if self.is_cutting() {
+            // They stay in the rings.
+            return;
         }
         let is_rest = records.is_rest();
         records.offer(|record| match self.append(record, is_rest) {
@@ -194,6 +211,21 @@ impl SubgroupLog {
         if let Err(error) = self.appender.flush() {
             self.failure.get_or_insert(error);
         }
+    }
+
+    /// Continues with another appender, behind the records that are on disk by now.
+    pub(super) fn continue_with(&mut self, appender: Appender) {
+        (self.appender, self.on_disk) = (appender, None);
+        (self.taken, self.of_epoch) = (0, (ViewId(0), 0));
+    }
+
+    /// Continues a cut of the end of the log. Returns whether it is done with this call.
+    ///
+    /// # Errors
+    /// [`Ended::Log`]: nothing more reaches the disk.
+    pub(crate) fn look_after_cut(&mut self, name: &str) -> Result<bool, Ended> {
+        let notices = Arc::clone(&self.notices);
+        self.go_on_cutting(name, &notices)
     }
 
     /// Looks at what the thread has done. Returns the newest message that is on disk, if the engine
@@ -249,12 +281,29 @@ impl SubgroupLog {
     }
 
     /// Returns the status, if the subgroup is logged; the frontiers are those of the engine.
-    pub(crate) fn status(&self, persisted: Option<u64>, durable: Option<u64>) -> Option<LogStatus> {
+    pub(crate) fn status(
+        &self,
+        persisted: Option<u64>,
+        durable: Option<u64>,
+        undurable: Option<Undurable>,
+    ) -> Option<LogStatus> {
         let catching_up = self.lack.status();
         let is_full = self.appender.is_full() || catching_up.is_some_and(|status| status.is_full);
         let queued_bytes = self.appender.queued_bytes();
         let LogMeter { commits, disk_bytes } = self.meters.read(self.appender.subgroup());
-        let status = LogStatus { persisted, durable, queued_bytes, is_full, catching_up, commits, disk_bytes };
+        let undelivered = undurable.map_or(0, |undurable| undurable.sequence_numbers);
+        let lacks_members = undurable.is_some_and(|undurable| undurable.lacks_members);
+        let status = LogStatus {
+            persisted,
+            durable,
+            undelivered,
+            lacks_members,
+            queued_bytes,
+            is_full,
+            catching_up,
+            commits,
+            disk_bytes,
+        };
         self.is_active.then_some(status)
     }
 }
