@@ -1589,8 +1589,8 @@ fn a_consumer_gets_a_message_once_it_is_on_all_disks() {
     assert!(cursor.is_behind(handoff.frontier()));
 }
 
-/// The view ends while the disk of one member is slow. What is not on the disks of all members that go
-/// on is sent again, and leaves the logs.
+/// The view ends while the disk of one member is slow. Messages that some disk lacks are sent again, and
+/// are cut off the logs.
 #[test]
 fn a_view_ends_without_waiting_for_a_disk() {
     let mut group = durable_group(3, &[0]);

@@ -12,10 +12,10 @@
 //! - INV-LOG-CLOCK: the clock of a message follows from the messages alone: one more than the clock
 //!   before it, or the time at which it was sent, if that is later. All members compute the same.
 //! - INV-DURABLE: the frontier covers a message only if it is on the disk of every member.
-//! - INV-DELIVER-DURABLE: in a subgroup that delivers only what is durable, no member delivers a message
-//!   that the frontier does not cover, or, after the end of the epoch, one that a member which goes on
-//!   lacks on its disk. So the log runs ahead of delivery. A member's cuts are what it has on disk, and
-//!   what its log has beyond the trims is cut off: the senders send these messages again.
+//! - INV-DELIVER-DURABLE: a subgroup that is logged before delivery delivers only messages that the
+//!   frontier covers, and, after the end of the epoch, messages on the disks of all members that continue.
+//!   So the log is ahead of delivery. A member's cuts are the messages on its disk. Messages that its log
+//!   has beyond the trims are cut off, and their senders send them again.
 //!
 //! A log that lacks records of older epochs *catches up*: until it has them it takes no message of its
 //! epoch, and reports nothing as persisted.
@@ -157,7 +157,7 @@ impl Logging {
         // If the epoch had a durable frontier, the messages before it needed no more.
         let had = |id: &MemberId| before.durable > 0 || before.is_first || before.holders.contains(id);
         (self.is_first, self.holders) = (false, stayed.filter(had).collect());
-        // What is below the trims of an epoch that delivers only what is durable is on disk.
+        // If only durable messages are delivered, the log has all messages below the trims on disk.
         let newest = before.newest.filter(|_| before.newest != before.on_disk && !before.delivers_durable);
         let newest = newest.map(|sequence| Position { epoch: before.epoch, sequence });
         self.older = newest.or(before.older).filter(|_| !mutation!(OlderForgotten));

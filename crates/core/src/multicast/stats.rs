@@ -58,7 +58,7 @@ impl AddAssign for EngineStats {
     }
 }
 
-/// What waits in a subgroup that [delivers only what is durable](crate::Durability::LoggedBeforeDelivery).
+/// The messages that wait in a subgroup that [delivers only durable ones](crate::Durability::LoggedBeforeDelivery).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Undurable {
     /// Sequence numbers that every member has received, and that can't be delivered yet.

@@ -202,8 +202,8 @@ fn records(node: &mut Node) -> Vec<(Version, Vec<u8>)> {
     found
 }
 
-/// The view changes while a disk takes nothing. What the other logs have beyond the end of the epoch is
-/// cut off, and each message is delivered once, in the next epoch.
+/// The view changes while a disk takes nothing. The other logs are cut at the end of the epoch, and each
+/// message is delivered once, in the next epoch.
 #[test]
 fn a_view_changes_while_a_disk_is_full_and_logs_are_cut() {
     let (scratch, has_space) = (Scratch::new("before-delivery"), Arc::default());
