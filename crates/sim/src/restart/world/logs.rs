@@ -49,6 +49,7 @@ impl RestartWorld<'_> {
         let (deliveries, records) = (self.random.below(4) as usize, self.random.below(4) as usize);
         let (syncs, took) = (self.random.one_in(3), self.random.below(self.scene.sync_ns + 1));
         let logs_at_once = self.is_broken(RestartBroken::LogsAtOnce);
+        let before_delivery = self.scene.before_delivery;
         let now = self.now;
         let RestartWorld { seats, histories, views, .. } = self;
         let seat_state = &mut seats[seat];
@@ -57,8 +58,12 @@ impl RestartWorld<'_> {
         let MemberPhase::Live(live) = &mut running.phase else { return };
         let history = &histories[log];
         let end = views[live.view].next.map_or(history.entries().len(), |next| views[next].start[log]);
-        live.at[log] = (live.at[log] + deliveries).min(end).max(live.at[log]);
-        if live.lacks[log].is_some() && !logs_at_once {
+        live.at[log] = match before_delivery {
+            // Messages are logged before they are delivered.
+            true => end,
+            false => (live.at[log] + deliveries).min(end).max(live.at[log]),
+        };
+        if live.lacks[log].is_some() && !logs_at_once || live.cuts[log] {
             return;
         }
         let state = &mut seat_state.disk.logs[log];
