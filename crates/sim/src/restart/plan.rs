@@ -204,7 +204,8 @@ fn draw_fault(
 
 impl fmt::Display for RestartScene {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RestartScene { seed, hosts, members, leads, logs, copies, before_delivery, gaps, hasty, calm_ns, .. } = self;
+        let RestartScene { seed, hosts, members, leads, logs, copies, before_delivery, gaps, hasty, calm_ns, .. } =
+            self;
         writeln!(
             f,
             "seed {seed}: seats on hosts {hosts:?}, {members} in the first view, leaders {leads:b}; {logs} logs, {copies} copies, before delivery: {before_delivery}; messages \

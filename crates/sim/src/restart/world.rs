@@ -343,7 +343,14 @@ impl<'s> RestartWorld<'s> {
             self.seats[seat].disk.record = Some(record.clone());
             let logs = self.scene.logs as usize;
             let (at, floor, lacks) = (vec![0; logs], vec![0; logs], vec![None; logs]);
-            let phase = MemberPhase::Live(LiveMember { view: 0, next: None, at, floor, lacks, cuts: vec![false; self.scene.logs as usize] });
+            let phase = MemberPhase::Live(LiveMember {
+                view: 0,
+                next: None,
+                at,
+                floor,
+                lacks,
+                cuts: vec![false; self.scene.logs as usize],
+            });
             self.seats[seat].running = Some(RunningMember::new(process, 0, Some(record), phase));
             processes.push(process);
         }
