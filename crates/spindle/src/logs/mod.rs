@@ -25,7 +25,7 @@ mod catch_up_tests;
 mod catching_up;
 mod directory;
 mod durable_frontier;
-mod ending_epoch;
+mod epoch_cut;
 mod fetching;
 mod lacking;
 mod meter;

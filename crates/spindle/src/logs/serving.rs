@@ -141,7 +141,8 @@ pub(super) fn first(
     let after = wanted.after.map(version);
     for _ in 0..HOLD_ATTEMPTS_MAX {
         let oldest = readers.oldest();
-        // A log that has all messages from its beginning on lacks only records that are not the group's.
+        // A log that was never pruned has all messages of the group: requests for those before its first
+        // epoch are refused earlier. So a record before its oldest one is not the group's.
         let is_whole = *is_settled && readers.floor().is_none();
         let is_pruned = after.is_some_and(|after| oldest.unwrap_or(*begins) > after) && !is_whole;
         // A log without records may get some below the bound.

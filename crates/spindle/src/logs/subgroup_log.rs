@@ -1,6 +1,6 @@
 //! The log of one subgroup, at the polling thread.
 use super::access::{CompleteSince, LogAccess};
-use super::ending_epoch::EpochCut;
+use super::epoch_cut::EpochCut;
 use super::meter::{LogMeter, LogMeters};
 use super::{CatchUpStatus, DurableFrontier, Lack, Replay, TARGET, position};
 use crate::error::Ended;
@@ -12,7 +12,7 @@ use spindle_log::{Appender, Error, LoggedMessage, Readers, Snapshots, Version};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// The log of one subgroup, at the polling thread.
 pub(crate) struct SubgroupLog {
@@ -35,7 +35,7 @@ pub(crate) struct SubgroupLog {
     is_blocked: bool,
     failure: Option<Error>,
     /// The end of it that has to be removed.
-    pub(super) cut: Option<EpochCut>,
+    cut: Option<EpochCut>,
     notices: Arc<Notices>,
     /// Whether it lacks records of older epochs.
     pub(super) lack: Lack,
@@ -213,10 +213,16 @@ impl SubgroupLog {
         }
     }
 
-    /// Continues with another appender, behind the records that are on disk by now.
-    pub(super) fn continue_with(&mut self, appender: Appender) {
-        (self.appender, self.on_disk) = (appender, None);
-        (self.taken, self.of_epoch) = (0, (ViewId(0), 0));
+    /// Removes the records from `from` on, which are not part of their epoch, once all that the log has
+    /// taken is on disk.
+    pub(crate) fn cut_from(&mut self, from: Position) {
+        debug!(target: TARGET, subgroup = self.appender.subgroup(), from = %from, "the log is cut: its epoch has ended");
+        self.cut = Some(EpochCut::at(from));
+    }
+
+    /// Whether records wait to be removed.
+    pub(crate) fn is_cutting(&self) -> bool {
+        self.cut.is_some()
     }
 
     /// Continues a cut of the end of the log. Returns whether it is done with this call.
@@ -224,8 +230,12 @@ impl SubgroupLog {
     /// # Errors
     /// [`Ended::Log`]: nothing more reaches the disk.
     pub(crate) fn look_after_cut(&mut self, name: &str) -> Result<bool, Ended> {
-        let notices = Arc::clone(&self.notices);
-        self.go_on_cutting(name, &notices)
+        let Some(cut) = &mut self.cut else { return Ok(false) };
+        let failed = |error: Error| Ended::Log { subgroup: name.to_string(), reason: error.to_string() };
+        let Some(appender) = cut.go_on(&self.appender, &self.notices).map_err(failed)? else { return Ok(false) };
+        (self.appender, self.on_disk, self.cut) = (appender, None, None);
+        (self.taken, self.of_epoch) = (0, (ViewId(0), 0));
+        Ok(true)
     }
 
     /// Looks at what the thread has done. Returns the newest message that is on disk, if the engine
