@@ -1558,7 +1558,7 @@ fn a_message_is_delivered_once_it_is_on_all_disks() {
 #[test]
 fn a_disk_that_writes_nothing_holds_up_the_senders() {
     let mut group = durable_group(2, &[0]);
-    let mut fill = |group: &mut Group| {
+    let fill = |group: &mut Group| {
         let mut sent = 0;
         while group.try_send(0, &[0; 90], Kind::Message) {
             sent += 1;

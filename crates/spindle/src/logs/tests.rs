@@ -220,7 +220,8 @@ fn a_view_changes_while_a_disk_is_full_and_logs_are_cut() {
     assert!(nodes.iter().all(|(_, given)| given.0.is_empty()), "a disk lacks them");
     assert_eq!(records(&mut nodes[1].0).len(), 2);
     // The third member dies.
-    (nodes.pop(), publishers.pop());
+    nodes.pop();
+    publishers.pop();
     poll_until(&mut nodes, "view 2", |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
     let is_cut =
         |nodes: &[(Node, Given)]| nodes[1].0.status().subgroups[0].log.is_some_and(|log| log.persisted >= Some(2));
