@@ -165,17 +165,6 @@ fn each_reply_is_durable_where_messages_are_logged_before_delivery() {
         }
         finish(members.into());
     }
-
-    let alone = Data(Scratch::new("durable-before-alone"));
-    let mut config = alone.config(1, 1);
-    config.subgroups[0].durability = before(2);
-    config.log.wait_max = Duration::from_millis(100);
-    let (group, store) = start(config).unwrap();
-    assert!(store.call(&add, Duration::from_millis(100)).is_err());
-    assert_eq!(store.read_latest(Store::len, Duration::from_millis(100)).unwrap_or(0), 0, "it is not executed");
-    drop(store);
-    let error = group.finish(LONG).unwrap_err();
-    assert!(error.to_string().contains("delivers only messages that 2 members have on disk"), "{error}");
 }
 
 /// Adds to a key until a condition holds, and returns the sum.
