@@ -32,7 +32,8 @@ pub(crate) struct Args {
     /// members are present to agree), "members", a list by rank of {id, pid, far (it is on another
     /// host, and so is not asked), rack (or null), rank, answers, view (its newest, if it answers),
     /// leads, asleep, suspected, given_up (by `spindle recover`), finished}, "subgroups", a list of
-    /// {name, stable, log (null if it is not logged, or {persisted, durable, epoch, taken, clock, queued_bytes,
+    /// {name, stable, log (null if it is not logged, or {persisted, durable, undelivered (what waits to be durable
+    /// before it is delivered), lacks_members (it waits for more members, not for disks), epoch, taken, clock, queued_bytes,
     /// disk_bytes, is_full, commits (their number), commits_us (their time), catching_up (null, or {source, records, bytes} that came from other members)} of the member that answered), members: [{id, rounds, received, delivered, lag, lagging_ms (or null)}]}, and "waiting": ids of
     /// processes that are not in the view.
     #[arg(long)]
@@ -211,8 +212,13 @@ fn log_line(log: &serde_json::Map<String, Value>) -> String {
     let catching_up = catching_up.unwrap_or_default();
     let (here, everywhere) = (count("persisted"), count("durable"));
     let files = short(log["disk_bytes"].as_u64().unwrap_or(0) as f64);
+    let undelivered = log["undelivered"].as_u64().filter(|count| *count > 0).map(|count| {
+        let what = if log["lacks_members"] == true { "more members" } else { "disks" };
+        format!(", {count} wait for {what} before they are delivered")
+    });
+    let undelivered = undelivered.unwrap_or_default();
     format!(
-        "  log: {here} on disk here, {everywhere} on all disks, {queued}B queued, {files}B of files{full}{catching_up}"
+        "  log: {here} on disk here, {everywhere} on all disks, {queued}B queued, {files}B of files{full}{undelivered}{catching_up}"
     )
 }
 

@@ -2,8 +2,9 @@
 mod common;
 
 use common::{Running, Scratch};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -93,4 +94,55 @@ fn a_restart_that_waits_names_the_missing_members() {
     let other = member(&scratch, 2, &[]);
     back.event("joined");
     Running::all_done(vec![back, other]).into_iter().for_each(|done| drop(done.expect(0)));
+}
+
+/// The lines in the log of a member.
+fn logged(scratch: &Scratch, id: u32) -> Vec<String> {
+    let data = scratch.path(&format!("data{id}"));
+    let done = Running::start(&mut scratch.spindle(["log", "cat", data.to_str().unwrap(), "all"])).done().expect(0);
+    let text = String::from_utf8(done.stdout).unwrap();
+    text.lines().map(|line| line.rsplit_once(' ').unwrap().1.to_string()).collect()
+}
+
+/// With `--durability logged-before-delivery`, a line that any member has printed is in the logs of all of
+/// them, though all are killed at once, and the group restarts with it.
+#[test]
+fn no_printed_line_is_lost_when_all_members_are_killed() {
+    for round in 0..3 {
+        let scratch = Scratch::new();
+        let start = |id: u32, process_group: u32| {
+            let mut command = scratch.member("ledger", 3);
+            let data = scratch.path(&format!("data{id}"));
+            fs::create_dir_all(&data).unwrap();
+            command.args(["--durability", "logged-before-delivery", "--data"]).arg(data);
+            Running::start(command.stdin(Stdio::piped()).process_group(process_group as i32))
+        };
+        let first = start(1, 0);
+        let leader = first.pid();
+        let mut members = [first, start(2, leader), start(3, leader)];
+        members.iter_mut().for_each(|member| drop(member.event("joined")));
+        for (member, running) in members.iter_mut().enumerate() {
+            let lines: String = (0..400).map(|number| format!("m{member}-{number}\n")).collect();
+            running.send(lines.as_bytes());
+        }
+        // In the middle of it.
+        members[round].lines(100 * (1 + round));
+        kill_process_group(Pid::from_raw(leader as i32).unwrap(), Signal::KILL).unwrap();
+        let printed = members.map(|member| String::from_utf8(member.done().stdout).unwrap());
+        assert!(printed[round].lines().count() > 100 * round);
+        let logs = [1, 2, 3].map(|id| logged(&scratch, id));
+        for text in &printed {
+            // The last line may be cut off.
+            let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+            for (line, at) in whole.lines().zip(0..) {
+                logs.iter().for_each(|log| assert_eq!(log.get(at).map(String::as_str), Some(line)));
+            }
+        }
+        let back = [1, 2, 3].map(|id| start(id, 0));
+        Running::all_done(back.into()).into_iter().for_each(|done| drop(done.expect(0)));
+        let after = [1, 2, 3].map(|id| logged(&scratch, id));
+        assert!(after[1..].iter().all(|log| *log == after[0]));
+        let longest = logs.iter().map(Vec::len).max();
+        assert!(Some(after[0].len()) >= longest && logs.iter().all(|log| after[0].starts_with(log)));
+    }
 }

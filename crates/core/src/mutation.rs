@@ -325,6 +325,12 @@ mod bugs {
         LogUnawaited,
         /// A member leaves before its log is on disk.
         LeavesUnwritten,
+        /// A message is delivered when it is stable, though it has to be durable.
+        DeliveredBeforeDurable,
+        /// The cuts of a subgroup that delivers only what is durable contain messages that are not on disk.
+        CutBeyondDisk,
+        /// A log keeps messages that are not part of an epoch that has ended.
+        LogUncut,
     }
 
     static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);

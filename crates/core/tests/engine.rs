@@ -76,6 +76,9 @@ struct Group {
     logs_are_full: bool,
     /// The rises of the durable frontier at each member.
     rises: Vec<Vec<DurableRise>>,
+    /// The records that each member's log has taken in this epoch, and where it was cut.
+    logged: Vec<Vec<Position>>,
+    cuts: Vec<Vec<Position>>,
     /// Pairs of members: the second receives no further posts of the first.
     broken: Vec<(usize, usize)>,
     now: u64,
@@ -86,6 +89,8 @@ struct Recorder<'a> {
     delivered: &'a mut Vec<(u32, u64, Vec<u8>)>,
     rooms: &'a mut u64,
     rises: &'a mut Vec<DurableRise>,
+    logged: &'a mut Vec<Position>,
+    cuts: &'a mut Vec<Position>,
     take: usize,
     logs_are_full: bool,
 }
@@ -96,7 +101,14 @@ impl Upcalls<Memory> for Recorder<'_> {
     }
 
     fn log(&mut self, _: SubgroupId, records: &mut Records<'_, Memory>) {
-        records.offer(|_| !self.logs_are_full);
+        records.offer(|record| {
+            self.logged.extend((!self.logs_are_full).then_some(record.position));
+            !self.logs_are_full
+        });
+    }
+
+    fn cut_log(&mut self, _: SubgroupId, from: Position) {
+        self.cuts.push(from);
     }
 
     fn durable(&mut self, _: SubgroupId, rise: DurableRise) {
@@ -147,8 +159,9 @@ impl Group {
             ranks.map(|me| Memory { me, rows: rows.clone(), posts: vec![], woken: vec![], unheard: vec![] }).collect();
         let (delivered, rooms, rises) =
             (vec![vec![]; engines.len()], vec![0; engines.len()], vec![vec![]; engines.len()]);
+        let (logged, cuts) = (vec![vec![]; engines.len()], vec![vec![]; engines.len()]);
         let (take, logs_are_full) = (usize::MAX, false);
-        Group { delivered, rooms, engines, memories, take, logs_are_full, rises, broken: vec![], now: 0 }
+        Group { delivered, rooms, engines, memories, take, logs_are_full, rises, logged, cuts, broken: vec![], now: 0 }
     }
 
     fn try_send(&mut self, member: usize, payload: &[u8], kind: Kind) -> bool {
@@ -172,7 +185,8 @@ impl Group {
     fn poll(&mut self, member: usize) -> Progress {
         let (delivered, rooms) = (&mut self.delivered[member], &mut self.rooms[member]);
         let (rises, logs_are_full) = (&mut self.rises[member], self.logs_are_full);
-        let mut told = Recorder { delivered, rooms, rises, take: self.take, logs_are_full };
+        let (logged, cuts) = (&mut self.logged[member], &mut self.cuts[member]);
+        let mut told = Recorder { delivered, rooms, rises, logged, cuts, take: self.take, logs_are_full };
         let progress = self.engines[member].poll(Time(self.now), &mut self.memories[member], &mut told);
         self.pass_on(member);
         progress
@@ -1491,6 +1505,193 @@ fn logged(spec: SubgroupSpec) -> SubgroupSpec {
     SubgroupSpec { durability: Durability::Logged { copies: 2 }, ..spec }
 }
 
+/// Members of a subgroup that delivers only what is on two disks or more.
+fn durable_group(members: u32, senders: &[u32]) -> Group {
+    let mut view = Group::new(members, senders, Order::Total, Ablation::default()).engines[0].view().clone();
+    for spec in view.subgroups.iter_mut() {
+        spec.durability = Durability::LoggedBeforeDelivery { copies: 2 };
+    }
+    let engine = |rank| Engine::new(view.clone(), rank, Ablation::default()).unwrap();
+    Group::of(view.ranks().map(engine).collect())
+}
+
+impl Group {
+    /// Everything that the logs of these members have taken is on disk.
+    fn sync(&mut self, members: &[usize]) {
+        for &member in members {
+            let last = self.logged[member].last().copied();
+            self.engines[member].note_persisted(SubgroupId(0), last);
+        }
+    }
+
+    /// The number of messages that each member has delivered.
+    fn counts(&self) -> Vec<usize> {
+        self.delivered.iter().map(Vec::len).collect()
+    }
+}
+
+/// INV-DELIVER-DURABLE. Nulls need no disk.
+#[test]
+fn a_message_is_delivered_once_it_is_on_all_disks() {
+    let mut group = durable_group(3, &[0, 1]);
+    for round in 0..40 {
+        let before = round as usize;
+        assert!(group.try_send(usize::from(round % 3 == 0), &[round], Kind::Message));
+        group.settle();
+        assert!(group.logged.iter().all(|logged| logged.len() == before + 1), "the log is ahead");
+        assert_eq!(group.counts(), [before; 3], "it is on no disk");
+        assert_eq!(group.engines[0].undurable(SubgroupId(0)).map(|undurable| undurable.lacks_members), Some(false));
+        group.sync(&[0, 1]);
+        group.settle();
+        assert_eq!(group.counts(), [before; 3], "a disk lacks it");
+        group.sync(&[2]);
+        group.settle();
+        assert_eq!(group.counts(), [before + 1; 3]);
+    }
+    assert_eq!(group.engines[0].undurable(SubgroupId(0)), None, "no null waits for a disk");
+    [0, 1].iter().for_each(|sender| group.engines[*sender].claims(SubgroupId(0)).unwrap().close());
+    group.settle();
+    assert!(group.engines.iter().all(|engine| *engine.state() == State::Finished));
+}
+
+/// The window bounds how far a disk lags.
+#[test]
+fn a_disk_that_writes_nothing_holds_up_the_senders() {
+    let mut group = durable_group(2, &[0]);
+    let fill = |group: &mut Group| {
+        let mut sent = 0;
+        while group.try_send(0, &[0; 90], Kind::Message) {
+            sent += 1;
+            group.settle();
+        }
+        sent
+    };
+    let ring = fill(&mut group);
+    group.sync(&[0]);
+    group.settle();
+    assert_eq!((fill(&mut group), group.counts()), (0, vec![0, 0]));
+    group.sync(&[1]);
+    group.settle();
+    assert_eq!(group.counts(), [ring; 2]);
+    assert_eq!(fill(&mut group), ring);
+}
+
+/// A thread of its own gets no message earlier either.
+#[test]
+fn a_consumer_gets_a_message_once_it_is_on_all_disks() {
+    let mut group = durable_group(2, &[0]);
+    let (cursor, handoff) = group.engines[1].hand_off(SubgroupId(0)).unwrap();
+    assert!(group.try_send(0, b"a", Kind::Message));
+    group.settle();
+    assert!(!cursor.is_behind(handoff.frontier()));
+    group.sync(&[0, 1]);
+    group.settle();
+    assert!(cursor.is_behind(handoff.frontier()));
+}
+
+/// The view ends while the disk of one member is slow. Messages that some disk lacks are sent again, and
+/// are cut off the logs.
+#[test]
+fn a_view_ends_without_waiting_for_a_disk() {
+    let mut group = durable_group(3, &[0]);
+    assert!(group.try_send(0, b"a", Kind::Message) && group.try_send(0, b"b", Kind::Message));
+    group.settle();
+    let first = Some(Position { epoch: ViewId(1), sequence: 0 });
+    group.sync(&[0]);
+    group.engines[1].note_persisted(SubgroupId(0), first);
+    group.settle();
+    assert_eq!(group.counts(), [0; 3], "the disk of member 2 is slow");
+    // Member 1 leaves, and its disk counts, too.
+    group.engines[1].leave();
+    group.run(&[0, 1, 2]);
+    assert!(group.engines.iter().all(|engine| *engine.state() == State::Ended && !engine.has_rest()));
+    assert_eq!(group.counts(), [0; 3]);
+    let from = Position { epoch: ViewId(1), sequence: 0 };
+    assert_eq!(group.cuts, vec![vec![from]; 3], "the logs have both");
+    let mut resend = group.engines[0].resend(SubgroupId(0)).unwrap();
+    let resent = std::iter::from_fn(|| resend.next(&group.memories[0])).count();
+    assert_eq!(resent, 2);
+    // Nothing of the old epoch is awaited on a disk.
+    let mut next = Group::of([0, 2].map(|member| group.engines[member].successor().unwrap()).into());
+    next.settle();
+    let frontier = Position { epoch: next.engines[0].view().id, sequence: 0 };
+    assert_eq!(next.rises[0], [DurableRise { frontier, covers_older: true }]);
+}
+
+/// The member that ended may have seen the message on all disks, and delivered it.
+#[test]
+fn what_all_members_that_go_on_have_on_disk_is_delivered_at_the_end() {
+    let mut group = durable_group(4, &[0]);
+    assert!(group.try_send(0, b"a", Kind::Message) && group.try_send(0, b"b", Kind::Message));
+    group.settle();
+    let first = Some(Position { epoch: ViewId(1), sequence: 0 });
+    (1..3).for_each(|member| group.engines[member].note_persisted(SubgroupId(0), first));
+    group.sync(&[3]);
+    group.settle();
+    assert_eq!(group.counts(), [0; 4], "the disk of member 0 is slow");
+    (1..4).for_each(|member| group.engines[member].member_died(Rank(0)));
+    group.run(&[1, 2, 3]);
+    assert_eq!(group.counts(), [0, 1, 1, 1]);
+    let from = Position { epoch: ViewId(1), sequence: 1 };
+    assert_eq!(group.cuts[1..], vec![vec![from]; 3]);
+    assert_eq!(group.next_sizes()[1..], [Some(3); 3]);
+}
+
+/// A member that dies before its disk has the last messages is missed at the end, too.
+#[test]
+fn the_end_of_a_group_waits_for_no_disk_of_a_member_that_died() {
+    let mut group = durable_group(3, &[0]);
+    assert!(group.try_send(0, b"a", Kind::Message));
+    group.engines[0].claims(SubgroupId(0)).unwrap().close();
+    group.settle();
+    group.sync(&[0, 1]);
+    group.settle();
+    assert!(group.engines.iter().all(|engine| *engine.state() == State::Running));
+    (0..2).for_each(|member| group.engines[member].member_died(Rank(2)));
+    group.run(&[0, 1]);
+    assert_eq!(group.counts(), [1, 1, 0], "both disks have it");
+    assert_eq!(group.next_sizes()[..2], [Some(2); 2]);
+}
+
+/// Messages wait in the rings for more members, and are logged in their epoch only.
+#[test]
+fn a_subgroup_with_too_few_members_delivers_and_logs_nothing() {
+    let mut group = durable_group(1, &[0]);
+    assert!(group.try_send(0, b"a", Kind::Message));
+    group.settle();
+    assert!(group.logged[0].is_empty() && group.delivered[0].is_empty());
+    assert_eq!(group.engines[0].undurable(SubgroupId(0)).map(|undurable| undurable.lacks_members), Some(true));
+    let committed = group.engines[0].committed();
+    assert!(group.engines[0].is_delivered(&committed), "a member that leaves does not wait for others to come");
+    let next = with_a_joiner(&mut group);
+    assert!(group.delivered[0].is_empty() && group.cuts[0].is_empty());
+    let mut resend = group.engines[0].resend(SubgroupId(0)).unwrap();
+    assert!(resend.next(&group.memories[0]).is_some(), "it is sent again to both");
+    assert_eq!(next.engines[0].view().subgroups[0].members.len(), 2);
+}
+
+/// Observers, and processes that learn a state, get no message before the members.
+#[test]
+fn an_observer_gets_a_message_once_it_is_on_all_disks() {
+    let mut group = durable_group(2, &[0, 1]);
+    group.engines.iter_mut().for_each(|engine| engine.set_observed(true));
+    let mut observer = Observer::new(group.engines[0].view().clone(), &Owners(&group.memories)).unwrap();
+    assert!(group.try_send(0, b"a", Kind::Message));
+    group.settle();
+    group.sync(&[1]);
+    group.settle();
+    assert_eq!(observer.next(&Owners(&group.memories)), Ok(None));
+    group.sync(&[0]);
+    group.settle();
+    assert!(observer.next(&Owners(&group.memories)).unwrap().is_some());
+
+    let mut group = durable_group(1, &[0]);
+    let mut observer = Observer::new(group.engines[0].view().clone(), &Owners(&group.memories)).unwrap();
+    assert!(group.try_send(0, b"a", Kind::Message));
+    group.settle();
+    assert_eq!(observer.next(&Owners(&group.memories)), Ok(None), "there are too few members");
+}
+
 /// Track record: a member that hung before it had a large message held back every message of its
 /// sender, for ever.
 #[test]
@@ -2074,7 +2275,8 @@ fn run_both(old: &mut Group, next: &mut Group, members: &[usize]) {
             worked |= old.poll(member).worked | next.poll(member).worked;
             let (delivered, rooms) = (&mut old.delivered[member], &mut old.rooms[member]);
             let rises = &mut old.rises[member];
-            let mut told = Recorder { delivered, rooms, rises, take: usize::MAX, logs_are_full: false };
+            let (logged, cuts) = (&mut old.logged[member], &mut old.cuts[member]);
+            let mut told = Recorder { delivered, rooms, rises, logged, cuts, take: usize::MAX, logs_are_full: false };
             worked |= next.engines[member].tend(&mut old.engines[member], &mut old.memories[member], &mut told);
             old.pass_on(member);
             next.pass_on(member);

@@ -44,7 +44,8 @@ impl<T: StateMachine> Replicated<T> {
         }
         let Some(history) = self.shared.history.get() else { return Err(ReadAtError::NoLog) };
         let until = deadline(timeout);
-        let timed_out = || ReadAtError::TimedOut { waited: timeout, logged: history.readers().durable().map(position) };
+        let timed_out =
+            || ReadAtError::TimedOut { waited: timeout, logged: history.logged().ok().flatten().map(position) };
         let bound = match at {
             At::Version(at) => {
                 self.await_logged(history, version(at), until)?.then_some(()).ok_or_else(timed_out)?;
@@ -73,14 +74,15 @@ impl<T: StateMachine> Replicated<T> {
     /// Returns the version of the newest message on this member's disk; `None` if there is none, or if the
     /// subgroup has no log.
     pub fn logged(&self) -> Option<Position> {
-        self.shared.history.get()?.readers().durable().map(position)
+        self.shared.history.get()?.logged().ok()?.map(position)
     }
 
     /// Waits until a message of at least this version is on disk. Returns whether it is.
     fn await_logged(&self, history: &History<T>, version: Version, until: Instant) -> Result<bool, ReadAtError> {
         let mut pause = Duration::from_millis(1);
         loop {
-            if history.readers().durable() >= Some(version) {
+            let logged = history.logged().map_err(|error| ReadAtError::Unreadable { reason: error.to_string() })?;
+            if logged >= Some(version) {
                 return Ok(true);
             }
             if let Some(end) = self.shared.waiting.ended() {

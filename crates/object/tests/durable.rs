@@ -141,6 +141,32 @@ fn a_durable_call_with_too_few_members_has_its_reply() {
     assert_eq!((reply.unwrap(), why), (1, NotDurable::TooFewCopies { present: 1, needed: 2 }));
 }
 
+/// Where messages are logged before delivery, a reply comes after the disks, and `read_at` reads what stays.
+#[test]
+fn each_reply_is_durable_where_messages_are_logged_before_delivery() {
+    let data = Data(Scratch::new("durable-before"));
+    let before = |copies| Durability::LoggedBeforeDelivery { copies };
+    let join = |ids: [u64; 2]| {
+        let joining = ids.map(|id| {
+            let mut config = data.config(2, id);
+            config.subgroups[0].durability = before(2);
+            thread::spawn(move || start(config).unwrap())
+        });
+        joining.map(|thread| thread.join().unwrap())
+    };
+    let add = StoreCalls::add("sum".to_owned(), 1);
+    for round in 1..=2 {
+        let members = join([1, 2]);
+        for (number, (_, store)) in members.iter().enumerate() {
+            let sum = 2 * round - 1 + number as u64;
+            assert_eq!(store.call(&add, LONG).unwrap(), sum);
+            let logged = store.logged().expect("the reply came after the disk");
+            assert_eq!(store.read_at(At::Version(logged), |store| store.entries["sum"], LONG).unwrap(), sum);
+        }
+        finish(members.into());
+    }
+}
+
 /// Adds to a key until a condition holds, and returns the sum.
 fn add_until(store: &Replicated<Store>, what: &str, mut holds: impl FnMut() -> bool) -> u64 {
     let (mut sum, until) = (0, Instant::now() + LONG);

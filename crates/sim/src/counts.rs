@@ -48,6 +48,8 @@ pub struct Counts {
     pub waits: u64,
     /// Records that members have handed to their logs.
     pub records: u64,
+    /// Logs that were cut because an epoch ended before their end.
+    pub log_cuts: u64,
     /// Occurrences that may each have ended a view.
     pub(crate) reasons: u64,
     /// Events that were processed.
@@ -79,6 +81,7 @@ impl AddAssign for Counts {
         self.alterations += other.alterations;
         self.waits += other.waits;
         self.records += other.records;
+        self.log_cuts += other.log_cuts;
         self.reasons += other.reasons;
         self.events += other.events;
         self.virtual_ns += other.virtual_ns;

@@ -119,7 +119,7 @@ impl Plan {
         }
         faults.logs = options.faults.logs && mix(seed ^ 0x1_0661).is_multiple_of(3);
         if faults.logs {
-            draw_logs(seed, &mut subgroups, members);
+            draw_logs(seed, &mut subgroups, members, faults.membership);
         }
         let visibility = random.pick(&[Visibility::Posted, Visibility::Shared]);
         let visibility = options.visibility.unwrap_or(visibility);

@@ -29,8 +29,8 @@ fn no_seed_breaks_an_invariant_while_members_come_and_go() {
     let seeds = SEEDS / 2;
     let summary = clean(100_100..100_100 + seeds, &options);
     println!(
-        "{} views, {} evictions, {} messages sent again",
-        summary.counts.views, summary.counts.evictions, summary.counts.resent
+        "{} views, {} evictions, {} messages sent again, {} logs cut",
+        summary.counts.views, summary.counts.evictions, summary.counts.resent, summary.counts.log_cuts
     );
     assert!(summary.counts.views >= 2 * seeds && summary.counts.installs >= 5 * seeds, "{summary:?}");
     let each = [

@@ -288,11 +288,13 @@ pub enum Ended {
         /// The error of the log.
         reason: String,
     },
-    /// The group has finished but for this member's log, for which its disk has had no space for as
-    /// long as the member [may wait](crate::LogSettings::wait_max). The others finish without it.
-    /// The messages were delivered, and the logs of the others have them.
+    /// The disk of this member has had no space for its log for as long as the member [may
+    /// wait](crate::LogSettings::wait_max), while the others waited for it: the group has finished but for
+    /// that, or delivers only [what is on all disks](crate::Durability::LoggedBeforeDelivery). The others
+    /// continue without it. Their logs have the messages that this member has delivered.
     #[error(
-        "the disk has had no space for the log of subgroup {subgroup:?} for {waited_s} s since the group finished: {unsynced} messages that          this member has delivered are not in its log; free space, or let logs be pruned (log_bytes_max), and start it with another data_dir"
+        "the disk has had no space for the log of subgroup {subgroup:?} for {waited_s} s while the others waited for it: {unsynced} messages \
+         are not in its log; free space, or let logs be pruned (log_bytes_max), and start it with another data_dir"
     )]
     LogFull {
         /// The subgroup.
@@ -300,6 +302,23 @@ pub enum Ended {
         /// The messages that are not on this member's disk.
         unsynced: u64,
         /// How long nothing has reached the disk, in s.
+        waited_s: u32,
+    },
+    /// All members have finished, and messages of a subgroup that delivers only [what is
+    /// durable](crate::Durability::LoggedBeforeDelivery) have waited for more members for as long as this
+    /// member [may wait](crate::LogSettings::wait_max). No member has delivered them.
+    #[error(
+        "subgroup {subgroup:?} delivers only messages that {copies} members have on disk, and has had {members} for {waited_s} s since the \
+         group finished: its last messages are not delivered; let more processes join before the group finishes, or lower durable_copies"
+    )]
+    TooFewCopies {
+        /// The subgroup.
+        subgroup: String,
+        /// Its members.
+        members: u32,
+        /// The members that a message needs.
+        copies: u32,
+        /// How long the messages have waited, in s.
         waited_s: u32,
     },
     /// This process gave the group up: it dropped its handle, or its handler panicked.

@@ -14,7 +14,7 @@ use crate::status::Status;
 use spindle_core::control::{self, LINK_LOOK, Member, SharedSettings};
 use spindle_core::multicast::stats::Frontier;
 use spindle_core::{
-    DurableRise, Engine, MemberId, Progress, Rank, Records, State, SubgroupId, Time, Upcalls, View, ViewId,
+    DurableRise, Engine, MemberId, Position, Progress, Rank, Records, State, SubgroupId, Time, Upcalls, View, ViewId,
 };
 use spindle_fabric::{Arena, Fabric};
 use spindle_transport::Connection;
@@ -281,7 +281,8 @@ impl Node {
 
     /// Makes the next poll look at the logs, once the group waits for nothing but logs.
     fn note_waiting_logs(&mut self) {
-        self.has_chores |= self.logs.is_some() && self.member.engine().have_all_finished();
+        let Some(logs) = &self.logs else { return };
+        self.has_chores |= self.member.engine().have_all_finished() || logs.patience().is_some();
     }
 
     /// Sends on what rings of ended views still contain. No other step of a poll does: this member
@@ -529,6 +530,13 @@ impl<H: Handler> Upcalls<Mesh> for Upcaller<'_, H> {
     fn log(&mut self, subgroup: SubgroupId, records: &mut Records<'_, Mesh>) {
         if let Some(log) = &mut self.handles[self.by_id[subgroup.index()]].log {
             log.take(records);
+        }
+    }
+
+    #[cold]
+    fn cut_log(&mut self, subgroup: SubgroupId, from: Position) {
+        if let Some(log) = &mut self.handles[self.by_id[subgroup.index()]].log {
+            log.cut_from(from);
         }
     }
 

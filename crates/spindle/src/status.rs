@@ -1,7 +1,7 @@
 //! A member's view of its group at one moment, for people and for monitoring.
 use crate::handles::SubgroupHandles;
 use crate::histogram::Histogram;
-use crate::logs::LogStatus;
+use crate::logs::{LogStatus, SubgroupLog};
 use crate::shared::HandlerStatus;
 #[cfg(feature = "json")]
 use serde_json::{Value, json};
@@ -160,6 +160,7 @@ impl Status {
         let subgroups = view.subgroups_of(me).filter_map(|(id, spec)| {
             let (home, there) = of.home(id)?;
             let stable = home.stable(there).unwrap_or(0);
+            let deliverable = home.deliverable(there).unwrap_or(0);
             let number = handles.iter().position(|of_subgroup| of_subgroup.name == spec.name);
             let members = home.frontiers(there).filter_map(|(was, frontier)| {
                 let id = home.view().members[was.index()];
@@ -171,14 +172,17 @@ impl Status {
                     asleep: flag(rank, membership::ASLEEP),
                     finished: flag(rank, membership::FINISHED),
                     frontier,
-                    lag: stable.saturating_sub(frontier.delivered),
+                    lag: deliverable.saturating_sub(frontier.delivered),
                     lagging_for: number.and_then(|number| lags(number, id)),
                 })
             });
             let (stats, latency) = totals(&spec.name, home.subgroup_stats(there).unwrap_or_default());
             let log = number.and_then(|number| handles[number].log.as_ref());
             let log = log.zip(home.log_extent(there));
-            let log = log.and_then(|(log, extent)| log.status(extent, home.persisted(there), home.durable(there)));
+            let of = |log: &SubgroupLog, extent| {
+                log.status(extent, home.persisted(there), home.durable(there), home.undurable(there))
+            };
+            let log = log.and_then(|(log, extent)| of(log, extent));
             Some(SubgroupStatus { name: spec.name.clone(), stats, latency, stable, log, members: members.collect() })
         });
         let subgroups: Vec<SubgroupStatus> = subgroups.collect();
@@ -263,6 +267,8 @@ impl Status {
                     "epoch": log.taken.epoch.0,
                     "taken": log.taken.sequence,
                     "clock": log.clock,
+                    "undelivered": log.undelivered,
+                    "lacks_members": log.lacks_members,
                     "queued_bytes": log.queued_bytes,
                     "disk_bytes": log.disk_bytes,
                     "is_full": log.is_full,

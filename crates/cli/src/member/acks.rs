@@ -6,7 +6,7 @@ use super::counts::MemberCounts;
 use super::output;
 use crate::exit::{CliError, CliResult, FAILED, USAGE};
 use anyhow::Context;
-use spindle::{Durability, NotDurable, Outcome, Receipt, SubgroupSpec};
+use spindle::{NotDurable, Outcome, Receipt, SubgroupSpec};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Write, stdout};
@@ -187,7 +187,7 @@ impl AckOutput {
 /// # Errors
 /// The subgroup keeps no log.
 pub(super) fn check(subgroup: &SubgroupSpec) -> CliResult {
-    if matches!(subgroup.durability, Durability::Logged { .. }) {
+    if subgroup.durability.copies().is_some() {
         return Ok(());
     }
     let message = format!("--durable-acks: subgroup {:?} keeps no log; use it with --durability logged", subgroup.name);

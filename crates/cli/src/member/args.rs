@@ -63,8 +63,10 @@ pub(crate) struct Args {
     pub(super) order: Option<String>,
 
     /// Where messages are kept, the same at all members: in `memory`, or `logged`, also in the log of
-    /// each member, in the directory that --data-dir names. `spindle log` reads it [default: memory]
-    #[arg(long, value_name = "WHERE", value_parser = ["memory", "logged"])]
+    /// each member, in the directory that --data-dir names. `spindle log` reads it. With
+    /// `logged-before-delivery` no member delivers a message before it is on the disks of all members
+    /// [default: memory]
+    #[arg(long, value_name = "WHERE", value_parser = ["memory", "logged", "logged-before-delivery"])]
     pub(super) durability: Option<String>,
 
     /// The members that a logged subgroup needs for a message to become durable, the same at all

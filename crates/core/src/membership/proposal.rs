@@ -218,6 +218,9 @@ impl View {
     }
 }
 
+/// The bit of a durability beside the number of copies: messages are delivered when they are durable.
+const BEFORE_DELIVERY: u64 = 1 << 32;
+
 fn encode_view(view: &View, words: &mut Vec<u64>) {
     words.push(view.id.0);
     encode_ids(&view.members, words);
@@ -236,6 +239,7 @@ fn encode_subgroup(spec: &SubgroupSpec, members: usize, words: &mut Vec<u64>) {
     words.push(match spec.durability {
         Durability::InMemory => 0,
         Durability::Logged { copies } => copies.into(),
+        Durability::LoggedBeforeDelivery { copies } => BEFORE_DELIVERY | u64::from(copies),
     });
     words.push(spec.clock);
     words.push(spec.epoch.map_or(0, |epoch| epoch.0));
@@ -357,9 +361,12 @@ impl<'a> ProposalReader<'a> {
             _ => return None,
         };
         let (window, message_bytes_max, leftover_bytes_max) = (self.word()?, self.word()?, self.word()?);
-        let durability = match self.short()? {
+        let durability = match self.word()? {
             0 => Durability::InMemory,
-            copies => Durability::Logged { copies },
+            word => match (u32::try_from(word & !BEFORE_DELIVERY).ok()?, word & BEFORE_DELIVERY) {
+                (copies, 0) => Durability::Logged { copies },
+                (copies, _) => Durability::LoggedBeforeDelivery { copies },
+            },
         };
         let clock = self.word()?;
         let epoch = Some(ViewId(self.word()?)).filter(|epoch| epoch.0 != 0);
@@ -453,7 +460,8 @@ mod tests {
 
     #[test]
     fn a_proposal_says_what_it_said() {
-        let old = view();
+        let mut old = view();
+        old.subgroups[0].durability = Durability::LoggedBeforeDelivery { copies: 2 };
         let next = old.next(|rank| rank != Rank(1), &[MemberId(77), MemberId(78)], &[]);
         assert_eq!(next.members, [5, 9, 77, 78].map(MemberId));
         assert_eq!(next.subgroups[0].senders, [Rank(0), Rank(1)]);

@@ -60,6 +60,13 @@ pub(crate) fn sequence_end(rounds: u64, sender: usize, senders: usize) -> u64 {
     (rounds * senders + sender + 1).saturating_sub(senders)
 }
 
+/// The rounds of the sender with sender rank `sender` among the first `count` sequence numbers of a total
+/// order.
+pub(crate) fn rounds_before(count: u64, sender: usize, senders: usize) -> u64 {
+    let (sender, senders) = (sender as u64, senders as u64);
+    (count + senders - 1 - sender) / senders
+}
+
 /// The frames of one sender.
 #[derive(Clone, Hash, Debug)]
 struct Lane {
@@ -187,6 +194,12 @@ impl Cursor {
     /// Whether the cursor was [closed](Self::close).
     pub fn is_closed(&self) -> bool {
         self.end.is_some()
+    }
+
+    /// The sequence number of the total order at which the view ends, once the cursor was
+    /// [closed](Self::close).
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.end
     }
 
     /// Whether the cursor was closed, and all messages below the trims have been taken.

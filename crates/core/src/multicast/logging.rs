@@ -12,6 +12,10 @@
 //! - INV-LOG-CLOCK: the clock of a message follows from the messages alone: one more than the clock
 //!   before it, or the time at which it was sent, if that is later. All members compute the same.
 //! - INV-DURABLE: the frontier covers a message only if it is on the disk of every member.
+//! - INV-DELIVER-DURABLE: a subgroup that is logged before delivery delivers only messages that the
+//!   frontier covers, and, after the end of the epoch, messages on the disks of all members that continue.
+//!   So the log is ahead of delivery. A member's cuts are the messages on its disk. Messages that its log
+//!   has beyond the trims are cut off, and their senders send them again.
 //!
 //! A log that lacks records of older epochs *catches up*: until it has them it takes no message of its
 //! epoch, and reports nothing as persisted.
@@ -20,7 +24,7 @@ use crate::ids::{MemberId, Position, Rank, ViewId};
 use crate::multicast::cursor::{Batch, Cursor, Defect, Message, Timed};
 use crate::mutation::mutation;
 use crate::table::Rows;
-use crate::view::{Durability, SubgroupSpec};
+use crate::view::SubgroupSpec;
 use crate::wire::layout::entry;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -84,6 +88,8 @@ pub(crate) struct Logging {
     cursor: Cursor,
     epoch: ViewId,
     copies: usize,
+    /// Whether a message is delivered only once it is durable.
+    delivers_durable: bool,
     /// The clock of the newest message that the log has, or a later one at the start of an epoch.
     clock: u64,
     /// The newest message of older epochs that is in the log and perhaps not on disk.
@@ -120,11 +126,12 @@ pub struct DurableRise {
 
 impl Logging {
     pub(crate) fn new(spec: &SubgroupSpec, epoch: ViewId, cursor: Cursor) -> Option<Box<Logging>> {
-        let Durability::Logged { copies } = spec.durability else { return None };
+        let copies = spec.durability.copies()?;
         Some(Box::new(Logging {
             cursor,
             epoch,
             copies: copies as usize,
+            delivers_durable: spec.durability.delivers_durable(),
             clock: spec.clock,
             older: None,
             newest: None,
@@ -150,7 +157,8 @@ impl Logging {
         // If the epoch had a durable frontier, the messages before it needed no more.
         let had = |id: &MemberId| before.durable > 0 || before.is_first || before.holders.contains(id);
         (self.is_first, self.holders) = (false, stayed.filter(had).collect());
-        let newest = before.newest.filter(|_| before.newest != before.on_disk);
+        // If only durable messages are delivered, the log has all messages below the trims on disk.
+        let newest = before.newest.filter(|_| before.newest != before.on_disk && !before.delivers_durable);
         let newest = newest.map(|sequence| Position { epoch: before.epoch, sequence });
         self.older = newest.or(before.older).filter(|_| !mutation!(OlderForgotten));
     }
@@ -180,9 +188,39 @@ impl Logging {
         !self.is_catching_up && self.older.is_none() && self.newest == self.on_disk
     }
 
-    /// Whether more can be offered now.
+    /// Whether more can be offered now. A message that can't be delivered for want of members is sent
+    /// again in the next epoch, so it is not logged in this one.
     pub(crate) fn has_more(&self, stable: u64) -> bool {
-        !self.is_blocked && self.cursor.count() < stable
+        !self.is_blocked && self.cursor.count() < stable && !self.lacks_members()
+    }
+
+    /// Whether no message can be delivered here, because the subgroup has too few members.
+    pub(crate) fn lacks_members(&self) -> bool {
+        self.delivers_durable && self.peers.len() + 1 < self.copies
+    }
+
+    /// INV-DELIVER-DURABLE: the sequence numbers that may be delivered, if they are stable.
+    #[inline]
+    pub(crate) fn deliverable(&self) -> u64 {
+        match self.delivers_durable && !mutation!(DeliveredBeforeDurable) {
+            true => self.durable.saturating_sub(1),
+            false => u64::MAX,
+        }
+    }
+
+    /// INV-DELIVER-DURABLE: the sequence numbers that my cuts contain, if these depend on my disk. Each
+    /// member that continues has on disk what is below the trims, and no member has delivered more.
+    pub(crate) fn cut(&self) -> Option<u64> {
+        (self.delivers_durable && !mutation!(CutBeyondDisk)).then(|| self.persisted.saturating_sub(1))
+    }
+
+    /// Closes the log, as the epoch has ended at these trims. Returns the position from which on the log
+    /// has messages that are not part of the epoch, if it has any.
+    pub(crate) fn close<R: Rows>(&mut self, rows: &R, trims: &[u64]) -> Option<Position> {
+        self.cursor.close(rows, trims);
+        let sequence = self.cursor.end()?;
+        self.newest.filter(|newest| *newest >= sequence)?;
+        Some(Position { epoch: self.epoch, sequence })
     }
 
     /// Returns the messages below `stable` for the log, or those below the trims once the epoch has

@@ -132,11 +132,14 @@ impl Observer {
             });
             let received = spec.members.iter().map(|&rank| (rank, at(rank).entry + entry::RECEIVED));
             let (order, lanes, received) = (spec.order, lanes.collect(), received.collect());
+            let (delivers_durable, lacks_copies) = (spec.durability.delivers_durable(), spec.lacks_copies());
             observer.streams.push(Stream {
                 id,
                 order,
                 lanes,
                 received,
+                delivers_durable,
+                lacks_copies,
                 round: 0,
                 lane: 0,
                 frontier: 0,

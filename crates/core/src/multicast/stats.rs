@@ -58,6 +58,15 @@ impl AddAssign for EngineStats {
     }
 }
 
+/// The messages that wait in a subgroup that [delivers only durable ones](crate::Durability::LoggedBeforeDelivery).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Undurable {
+    /// Sequence numbers that every member has received, and that can't be delivered yet.
+    pub sequence_numbers: u64,
+    /// Whether the subgroup has fewer members than a message needs. If not, it waits for disks.
+    pub lacks_members: bool,
+}
+
 /// The progress of a member in one subgroup, as this member knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Frontier {

@@ -363,7 +363,7 @@ impl Subgroup {
     /// Whether the next poll has to look at the subgroup.
     pub(crate) fn has_more(&self) -> bool {
         let is_handed_off = matches!(self.delivery, Delivery::Handoff(_));
-        self.pending || self.stale || is_handed_off && self.own.delivered.iter().sum::<u64>() < self.stable
+        self.pending || self.stale || is_handed_off && self.own.delivered.iter().sum::<u64>() < self.deliverable()
     }
 
     /// (sender rank, rounds up to and including its newest message) of every sender, including this

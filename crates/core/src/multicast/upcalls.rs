@@ -1,5 +1,5 @@
 //! Calls from the engine to the application.
-use crate::ids::SubgroupId;
+use crate::ids::{Position, SubgroupId};
 use crate::multicast::cursor::Batch;
 use crate::multicast::logging::{DurableRise, Records};
 
@@ -13,6 +13,13 @@ pub trait Upcalls<R> {
     /// Offers messages of the logged subgroup `subgroup` for the log, in order. All of them are
     /// stable, and the application may get them earlier or later. The default takes none.
     fn log(&mut self, _subgroup: SubgroupId, _records: &mut Records<'_, R>) {}
+
+    /// Reports that the log of `subgroup` has to lose what it has taken from the position `from` on, itself
+    /// included. The epoch has ended before these messages, and their senders send them again. They were
+    /// delivered nowhere, and no message of a later epoch may be logged before they are gone. Comes only
+    /// where [what is not durable is not delivered](crate::Durability::LoggedBeforeDelivery). The default
+    /// does nothing.
+    fn cut_log(&mut self, _subgroup: SubgroupId, _from: Position) {}
 
     /// Reports that messages of the logged subgroup `subgroup` became durable. The default does
     /// nothing.

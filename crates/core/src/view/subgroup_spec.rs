@@ -39,6 +39,30 @@ pub enum Durability {
         /// The least number of members, 1 or more.
         copies: u32,
     },
+    /// In the log of each member before any application gets it.
+    ///
+    /// A member delivers a message once the logs of all members have it on disk, if there are at least
+    /// `copies` members. So no application acts on a message that a crash of all processes can erase.
+    /// A subgroup of fewer members delivers nothing. Its messages stay in the rings of their senders.
+    LoggedBeforeDelivery {
+        /// The least number of members, 1 or more.
+        copies: u32,
+    },
+}
+
+impl Durability {
+    /// The least number of members that a message needs to become durable. `None` if there is no log.
+    pub const fn copies(self) -> Option<u32> {
+        match self {
+            Durability::InMemory => None,
+            Durability::Logged { copies } | Durability::LoggedBeforeDelivery { copies } => Some(copies),
+        }
+    }
+
+    /// Whether a message is delivered only once it is durable.
+    pub const fn delivers_durable(self) -> bool {
+        matches!(self, Durability::LoggedBeforeDelivery { .. })
+    }
 }
 
 /// The rule that picks a subgroup's members, or its senders, when the view's members change.
@@ -251,7 +275,12 @@ impl SubgroupSpec {
 
     /// Whether its members keep a log.
     pub fn is_logged(&self) -> bool {
-        self.durability != Durability::InMemory
+        self.durability.copies().is_some()
+    }
+
+    /// Whether it delivers only what is durable, and has too few members for that. Then it delivers nothing.
+    pub fn lacks_copies(&self) -> bool {
+        self.durability.delivers_durable() && self.durability.copies() > Some(self.members.len() as u32)
     }
 
     /// Bytes at the end of each frame, after its payload.
@@ -294,7 +323,7 @@ impl SubgroupSpec {
         self.in_range("window", self.window, 1, limits::WINDOW_MAX)?;
         self.in_range("message_bytes_max", self.message_bytes_max, 0, limits::MESSAGE_BYTES_MAX)?;
         self.in_range("leftover_bytes_max", self.leftover_bytes_max, 0, limits::MESSAGE_BYTES_MAX)?;
-        if let Durability::Logged { copies } = self.durability {
+        if let Some(copies) = self.durability.copies() {
             self.in_range("durable_copies", copies.into(), 1, limits::MEMBERS_MAX as u64)?;
             if self.order == Order::Fifo {
                 return Err(ViewError::LoggedFifo { name: self.name.clone() });

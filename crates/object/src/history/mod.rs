@@ -43,6 +43,8 @@ pub(crate) struct History<T> {
 pub(crate) struct Files {
     pub(crate) readers: Readers,
     pub(crate) snapshots: Snapshots,
+    /// The newest record that stays.
+    pub(crate) newest: Box<dyn Fn() -> Result<Option<Version>, Error> + Send + Sync>,
     /// The epoch since which the log is complete, if it is not complete at all.
     pub(crate) since: Box<dyn Fn() -> Option<ViewId> + Send + Sync>,
 }
@@ -56,8 +58,9 @@ impl std::fmt::Debug for Files {
 impl Files {
     pub(crate) fn of(access: &LogAccess) -> Files {
         let (readers, snapshots) = (access.readers().clone(), access.snapshots().clone());
-        let access = access.clone();
-        Files { readers, snapshots, since: Box::new(move || access.extent().complete_since) }
+        let [newest, since] = [access.clone(), access.clone()];
+        let newest = Box::new(move || Ok(newest.newest()?.map(version)));
+        Files { readers, snapshots, newest, since: Box::new(move || since.extent().complete_since) }
     }
 }
 
@@ -130,17 +133,20 @@ impl<T: StateMachine> History<T> {
         self.preloading.forget();
     }
 
-    /// Returns the records on disk.
-    pub(crate) fn readers(&self) -> &Readers {
-        &self.log.readers
+    /// Returns the version of the newest message on disk that stays in the log.
+    ///
+    /// # Errors
+    /// [`HistoryError::Log`].
+    pub(crate) fn logged(&self) -> Result<Option<Version>, HistoryError> {
+        Ok((self.log.newest)()?)
     }
 
-    /// Returns the version of the last message on disk, and its clock.
+    /// As [`logged`](Self::logged), with the clock of the message.
     ///
     /// # Errors
     /// [`HistoryError::Log`].
     pub(crate) fn end(&self) -> Result<Option<(Version, u64)>, HistoryError> {
-        let Some(last) = self.log.readers.durable() else { return Ok(None) };
+        let Some(last) = self.logged()? else { return Ok(None) };
         Ok(self.log.readers.reader().get(last)?.map(|record| (record.version, record.clock)))
     }
 

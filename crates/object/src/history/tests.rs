@@ -106,7 +106,9 @@ impl Member {
         let (readers, since) = (self.store.log(self.number).unwrap().readers(), Arc::clone(&self.since));
         let since = Box::new(move || Some(ViewId(since.load(Ordering::Relaxed))).filter(|epoch| epoch.0 > 0));
         let snapshots = self.store.snapshots(self.number).unwrap();
-        History::new(Files { readers, snapshots, since }, first, settings, Preloading::none())
+        let on_disk = readers.clone();
+        let newest = Box::new(move || Ok(on_disk.durable()));
+        History::new(Files { readers, snapshots, newest, since }, first, settings, Preloading::none())
     }
 
     fn last(&self) -> (Version, u64, u64) {

@@ -37,6 +37,8 @@ pub struct DurablePrefix {
     ends: BTreeMap<ViewId, usize>,
     /// The epochs that began without any member of the epoch before.
     anew: BTreeSet<ViewId>,
+    /// By epoch: the sequence number with which it ended before the end of some log.
+    cuts: BTreeMap<ViewId, u64>,
 }
 
 impl DurablePrefix {
@@ -70,6 +72,23 @@ impl DurablePrefix {
         }
     }
 
+    /// The last record on the disk of `member`.
+    pub fn on_disk(&self, member: MemberId) -> Option<Position> {
+        self.logs.get(&member).and_then(|held| held.on_disk)
+    }
+
+    /// The records of `member` from this position on are cut off: they are not part of its epoch.
+    pub fn cut(&mut self, member: MemberId, from: Position) {
+        self.cuts.insert(from.epoch, from.sequence);
+        self.list.retain(|position, _| position.epoch != from.epoch || *position < from);
+        let last = self.list.range(..from).next_back().map(|(position, _)| *position);
+        let Some(held) = self.logs.get_mut(&member) else { return };
+        match last.filter(|last| *last >= held.first) {
+            None => drop(self.logs.remove(&member)),
+            Some(last) => (held.last, held.on_disk) = (last, held.on_disk.min(Some(last))),
+        }
+    }
+
     /// Checks a record that `member` appends. The log of a member that has just come begins with
     /// the first record of an epoch.
     ///
@@ -77,6 +96,12 @@ impl DurablePrefix {
     /// If it differs from the record of another member, leaves out one that another has, is one
     /// that another has left out, or has a clock that does not follow.
     pub fn appended(&mut self, member: MemberId, position: Position, entry: LoggedRecord) -> Checked {
+        if self.cuts.get(&position.epoch).is_some_and(|end| position.sequence >= *end) {
+            // Others have ended the epoch before this record, and this log is to be cut, too.
+            let held = self.logs.entry(member).or_insert(MemberLog { first: position, last: position, on_disk: None });
+            held.last = position;
+            return Ok(());
+        }
         let before = self.list.range(..position).next_back().map(|(position, entry)| (*position, *entry));
         let expected = match self.logs.get(&member) {
             Some(held) => Some(held.last),
@@ -292,6 +317,27 @@ mod tests {
         assert_eq!(list.at_rest(ME, Some(at(2, 1))), Ok(()));
         assert!(list.at_rest(ME, Some(at(2, 0))).is_err());
         assert!(DurablePrefix::copies(ME, 2, 3).is_err());
+    }
+
+    #[test]
+    fn a_record_that_is_cut_off_is_in_no_log() {
+        let [two, three] = [2, 3].map(MemberId);
+        let mut list = DurablePrefix::default();
+        for member in [ME, two] {
+            list.appended(member, at(1, 0), entry(5)).unwrap();
+            list.appended(member, at(1, 1), entry(6)).unwrap();
+        }
+        list.appended(three, at(1, 0), entry(5)).unwrap();
+        list.synced(ME, at(1, 1));
+        list.cut(ME, at(1, 1));
+        assert_eq!((list.last(ME), list.on_disk(ME)), (Some(at(1, 0)), Some(at(1, 0))));
+        assert_eq!(list.appended(ME, at(2, 0), entry(6)), Ok(()), "the clock of what is gone");
+        assert!(list.clone().appended(two, at(2, 0), entry(6)).is_err(), "it is not cut");
+        list.cut(two, at(1, 1));
+        assert_eq!(list.appended(two, at(2, 0), entry(6)), Ok(()));
+        assert_eq!(list.appended(three, at(1, 1), entry(6)), Ok(()), "it does not know the end yet");
+        list.cut(three, at(1, 1));
+        assert_eq!(list.appended(three, at(2, 0), entry(6)), Ok(()));
     }
 
     #[test]

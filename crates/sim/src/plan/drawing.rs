@@ -182,13 +182,18 @@ pub(super) fn draw_member(random: &mut Random, faults: &Faults, view: &View, id:
     plan
 }
 
-/// Makes some of the subgroups with a total order logged ones.
-pub(super) fn draw_logs(seed: u64, subgroups: &mut [SubgroupSpec], members: u32) {
+/// Makes some of the subgroups with a total order logged ones. Members that `may_leave` do so in some plans.
+pub(super) fn draw_logs(seed: u64, subgroups: &mut [SubgroupSpec], members: u32, may_leave: bool) {
     for (i, spec) in (0..).zip(subgroups).filter(|(_, spec)| spec.order == Order::Total) {
         let drawn = mix(seed ^ mix(i));
         if !drawn.is_multiple_of(4) {
             let copies = 1 + (drawn >> 8) as u32 % members;
-            spec.durability = Durability::Logged { copies };
+            // A message that waits for members would wait for ever.
+            let enough = if may_leave { 1 } else { copies.min(spec.members.len() as u32).max(1) };
+            spec.durability = match (drawn >> 40).is_multiple_of(3) {
+                true => Durability::LoggedBeforeDelivery { copies: enough },
+                false => Durability::Logged { copies },
+            };
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The content of a scene, and how one is drawn from a seed.
-use crate::random::Random;
+use crate::random::{Random, mix};
 use std::fmt;
 
 pub(super) const MS: u64 = 1_000_000;
@@ -53,17 +53,20 @@ pub enum RestartBroken {
     LogsAtOnce,
     /// A process reports records of a restart before they are on disk.
     ReportedEarly,
+    /// A log keeps records behind the end of an epoch, where they are logged before delivery.
+    LogUncut,
 }
 
 impl RestartBroken {
     /// All broken duties.
-    pub const ALL: [RestartBroken; 6] = [
+    pub const ALL: [RestartBroken; 7] = [
         RestartBroken::ShownEarly,
         RestartBroken::BegunEarly,
         RestartBroken::JoinsWithoutRecord,
         RestartBroken::TailKept,
         RestartBroken::LogsAtOnce,
         RestartBroken::ReportedEarly,
+        RestartBroken::LogUncut,
     ];
 }
 
@@ -82,6 +85,8 @@ pub struct RestartScene {
     pub logs: u32,
     /// The number of members without which no message becomes durable.
     pub copies: u32,
+    /// True if messages are delivered once they are durable.
+    pub before_delivery: bool,
     /// The longest delay of a message.
     pub delay_ns: u64,
     /// One message in so many is lost; 0: none is.
@@ -142,6 +147,7 @@ impl RestartScene {
             leads,
             logs: 1 + u32::from(random.one_in(3)),
             copies: random.range(1, 3) as u32,
+            before_delivery: mix(seed ^ 0x66_de11).is_multiple_of(3),
             delay_ns: random.pick(&[MS / 10, 5 * MS, 100 * MS]),
             loss_one_in: if random.one_in(2) { 0 } else { random.range(5, 50) },
             write_ns: random.pick(&[0, 20 * MS, 300 * MS]),
@@ -198,10 +204,11 @@ fn draw_fault(
 
 impl fmt::Display for RestartScene {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RestartScene { seed, hosts, members, leads, logs, copies, gaps, hasty, calm_ns, .. } = self;
+        let RestartScene { seed, hosts, members, leads, logs, copies, before_delivery, gaps, hasty, calm_ns, .. } =
+            self;
         writeln!(
             f,
-            "seed {seed}: seats on hosts {hosts:?}, {members} in the first view, leaders {leads:b}; {logs} logs, {copies} copies; messages \
+            "seed {seed}: seats on hosts {hosts:?}, {members} in the first view, leaders {leads:b}; {logs} logs, {copies} copies, before delivery: {before_delivery}; messages \
              take up to {} us, one in {} is lost; records take up to {} ms, syncs {} ms; gaps: {gaps}; hasty operator: {hasty}; calm \
              after {} ms",
             self.delay_ns / 1000,

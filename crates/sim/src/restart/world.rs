@@ -1,5 +1,6 @@
 //! A run: processes, disks, logs, messages in flight and faults, in the order of virtual time.
 mod checks;
+mod epoch_ends;
 mod faults;
 mod group;
 mod joining;
@@ -79,6 +80,12 @@ enum RestartEvent {
         caught_up: Option<Option<Position>>,
     },
     CatchUp {
+        seat: usize,
+        nonce: u32,
+        log: usize,
+    },
+    /// The records behind the end of an epoch are gone from the disk.
+    LogCut {
         seat: usize,
         nonce: u32,
         log: usize,
@@ -185,6 +192,8 @@ struct LiveMember {
     floor: Vec<usize>,
     /// By log, what it lacks.
     lacks: Vec<Option<LackedRecords>>,
+    /// By log, whether records behind the end of an epoch are being removed.
+    cuts: Vec<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -314,10 +323,15 @@ impl<'s> RestartWorld<'s> {
     fn create_group(&mut self) {
         let members: Vec<MemberId> = (1..=u64::from(self.scene.members)).map(MemberId).collect();
         let ranks: Vec<Rank> = (0..self.scene.members).map(Rank).collect();
+        let copies = self.scene.copies;
+        let durability = match self.scene.before_delivery {
+            true => Durability::LoggedBeforeDelivery { copies },
+            false => Durability::Logged { copies },
+        };
         let spec = |log: u32| SubgroupSpec {
             members: ranks.clone(),
             senders: ranks.clone(),
-            durability: Durability::Logged { copies: self.scene.copies },
+            durability,
             ..SubgroupSpec::of_everyone(log_name(log as usize))
         };
         let subgroups: Vec<SubgroupSpec> = (0..self.scene.logs).map(spec).collect();
@@ -329,7 +343,14 @@ impl<'s> RestartWorld<'s> {
             self.seats[seat].disk.record = Some(record.clone());
             let logs = self.scene.logs as usize;
             let (at, floor, lacks) = (vec![0; logs], vec![0; logs], vec![None; logs]);
-            let phase = MemberPhase::Live(LiveMember { view: 0, next: None, at, floor, lacks });
+            let phase = MemberPhase::Live(LiveMember {
+                view: 0,
+                next: None,
+                at,
+                floor,
+                lacks,
+                cuts: vec![false; self.scene.logs as usize],
+            });
             self.seats[seat].running = Some(RunningMember::new(process, 0, Some(record), phase));
             processes.push(process);
         }
@@ -418,6 +439,7 @@ impl<'s> RestartWorld<'s> {
                 self.synced(seat, nonce, log, length, caught_up)?;
             }
             RestartEvent::CatchUp { seat, nonce, log } => self.catch_up(seat, nonce, log)?,
+            RestartEvent::LogCut { seat, nonce, log } => self.log_is_cut(seat, nonce, log),
             RestartEvent::Levelled { seat, nonce, log, cut_off } => self.levelled(seat, nonce, log, cut_off)?,
             RestartEvent::Crash { seat, nonce, down_ns } => {
                 if self.running(seat, nonce).is_some() && !self.is_calm {

@@ -46,6 +46,8 @@ impl World<'_> {
             let (place, _) = stage.total_order.counts(subgroup, rank);
             stage.uniformity.delivered(subgroup, rank, place)?;
         }
+        self.check_delivered_durable(seat, subgroup, from, round)?;
+        let stage = &mut self.stages[seat.stage];
         if order == Order::Total && stage.total_order.delivered(subgroup, rank, from, round, digest)? {
             let group = &stage.ledger.groups[subgroup.index()];
             let lane = &group.lanes[sender];

@@ -2,11 +2,12 @@
 //! their own pace. A disk loses what it has not written when its process crashes.
 use super::{Event, World};
 use crate::checkers::Checked;
+use crate::checkers::deliver_durable;
 use crate::checkers::durable_prefix::{DurablePrefix, LoggedRecord};
 use crate::random::mix;
 use crate::seat::Seat;
 use spindle_core::view::Durability;
-use spindle_core::{Position, SubgroupId, View};
+use spindle_core::{Position, Rank, SubgroupId, View};
 use std::collections::BTreeMap;
 
 /// The longest time of a write and a sync of a slow disk, in ns.
@@ -31,6 +32,8 @@ struct MemberLogState {
     writing: Option<Position>,
     /// The position before which everything counted as durable here last.
     durable: Option<Position>,
+    /// The last message that the process has delivered where only durable ones are.
+    delivered: Option<Position>,
 }
 
 /// All logs of a run.
@@ -45,6 +48,7 @@ impl World<'_> {
     pub(super) fn allow_logs(&mut self, process: usize) {
         self.told.log_room.clear();
         self.told.logged.clear();
+        self.told.cuts.clear();
         if !self.plan.faults.logs {
             return;
         }
@@ -77,7 +81,38 @@ impl World<'_> {
             self.hash.add(entry.clock ^ entry.digest);
             self.write_log(process, subgroup);
         }
+        for (subgroup, from) in std::mem::take(&mut self.told.cuts) {
+            note!(self, "{seat} s{subgroup} cuts its log at {}.{}", from.epoch, from.sequence);
+            let delivered = self.logs.logs.iter().filter(|((_, of), _)| *of == subgroup);
+            let delivered = delivered.filter_map(|(_, log)| log.delivered.filter(|at| at.epoch == from.epoch)).max();
+            deliver_durable::cut(me, from, delivered)?;
+            self.logs.lists.entry(subgroup).or_default().cut(me, from);
+            self.outcome.counts.log_cuts += 1;
+        }
         self.check_durable(seat)
+    }
+
+    /// Checks a delivery where only durable messages are delivered: the disks of all members of the epoch
+    /// have it, or, after the end of the epoch, those of the members that go on.
+    pub(super) fn check_delivered_durable(&mut self, seat: Seat, id: SubgroupId, sender: Rank, round: u64) -> Checked {
+        let process = self.process_of(seat);
+        let view = &self.stages[seat.stage].view;
+        let spec = &view.subgroups[id.index()];
+        let Durability::LoggedBeforeDelivery { copies } = spec.durability else { return Ok(()) };
+        let sequence = spec.sequence(sender, round).expect("a sender of the subgroup");
+        let (by, position) = (view.members[seat.rank.index()], Position { epoch: view.id, sequence });
+        let goes_on = self.epoch_end(seat, id).map(|decision| &decision.next.members);
+        if goes_on.is_none() {
+            deliver_durable::enough(by, position, spec.members.len(), copies)?;
+        }
+        let holders = spec.members.iter().map(|rank| view.members[rank.index()]);
+        for holder in holders.filter(|holder| goes_on.is_none_or(|members| members.contains(holder))) {
+            let on_disk = self.logs.lists.get(&id).and_then(|list| list.on_disk(holder));
+            deliver_durable::delivered(by, position, holder, on_disk)?;
+        }
+        let log = self.logs.logs.entry((process, id)).or_default();
+        log.delivered = log.delivered.max(Some(position));
+        Ok(())
     }
 
     /// Begins to write what waits, if the disk is idle.
@@ -101,7 +136,10 @@ impl World<'_> {
             return Ok(());
         };
         let id = self.plan.members[process].id;
-        self.logs.lists.entry(subgroup).or_default().synced(id, position);
+        let list = self.logs.lists.entry(subgroup).or_default();
+        // The end of the log may have been cut off meanwhile.
+        let position = list.last(id).map_or(position, |last| position.min(last));
+        list.synced(id, position);
         note!(self, "p{process} s{subgroup} has {}.{} on disk", position.epoch, position.sequence);
         self.write_log(process, subgroup);
         let Some(newest) = self.processes[process].seat.filter(|_| self.is_member(process)) else { return Ok(()) };
@@ -149,7 +187,7 @@ impl World<'_> {
         let Some(member) = &stage.members[seat.rank.index()] else { return Ok(()) };
         let by = stage.view.members[seat.rank.index()];
         for (id, spec) in stage.view.subgroups_of(seat.rank) {
-            let Durability::Logged { copies } = spec.durability else { continue };
+            let Some(copies) = spec.durability.copies() else { continue };
             let Some(sequence) = member.engine.durable(id) else { continue };
             let position = Position { epoch: stage.view.id, sequence };
             let log = self.logs.logs.entry((process, id)).or_default();
@@ -196,7 +234,7 @@ impl World<'_> {
     pub(super) fn check_logs_at_rest(&self, home: usize, id: SubgroupId) -> Checked {
         let stage = &self.stages[home];
         let spec = &stage.view.subgroups[id.index()];
-        let Durability::Logged { copies } = spec.durability else { return Ok(()) };
+        let Some(copies) = spec.durability.copies() else { return Ok(()) };
         let Some(list) = self.logs.lists.get(&id) else { return Ok(()) };
         for rank in &spec.members {
             let Some(member) = &stage.members[rank.index()] else { continue };

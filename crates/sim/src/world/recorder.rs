@@ -5,7 +5,7 @@ use crate::apps::digest;
 use crate::checkers::durable_prefix::LoggedRecord;
 use crate::random::Random;
 use crate::table::SimTable;
-use spindle_core::{Batch, Records, SubgroupId, Upcalls};
+use spindle_core::{Batch, Position, Records, SubgroupId, Upcalls};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -19,6 +19,8 @@ pub(super) struct Recorder {
     pub(super) handed_off: Vec<SubgroupId>,
     /// Records for the logs of the process that is polled.
     pub(super) logged: Vec<Logged>,
+    /// The positions from which on logs of that process are to be cut.
+    pub(super) cuts: Vec<(SubgroupId, Position)>,
     /// By subgroup: the number of records that its log has room for.
     pub(super) log_room: Vec<u64>,
 }
@@ -26,8 +28,8 @@ pub(super) struct Recorder {
 impl Recorder {
     /// If `partial` is true, handlers may take only a part of their batches.
     pub(super) fn new(random: Random, partial: bool) -> Recorder {
-        let (delivered, rooms, handed_off, logged, log_room) = Default::default();
-        Recorder { random, count: Rc::default(), partial, delivered, rooms, handed_off, logged, log_room }
+        let (delivered, rooms, handed_off, logged, cuts, log_room) = Default::default();
+        Recorder { random, count: Rc::default(), partial, delivered, rooms, handed_off, logged, cuts, log_room }
     }
 
     /// Drops the upcalls of a process that crashed before it could pass them on.
@@ -35,6 +37,7 @@ impl Recorder {
         self.rooms.clear();
         self.handed_off.clear();
         self.logged.clear();
+        self.cuts.clear();
     }
 
     /// Returns how many messages a handler takes out of a batch.
@@ -83,6 +86,10 @@ impl Upcalls<SimTable> for Recorder {
             }
             goes
         });
+    }
+
+    fn cut_log(&mut self, subgroup: SubgroupId, from: Position) {
+        self.cuts.push((subgroup, from));
     }
 
     fn room(&mut self, subgroup: SubgroupId) {

@@ -16,7 +16,7 @@ mod terms;
 pub use network::{Network, Transport};
 pub(crate) use shared_settings::take_over;
 #[cfg(feature = "settings")]
-pub(crate) use shared_settings::{LOGGED, SUBGROUPS, key_of};
+pub(crate) use shared_settings::{LOGGED, LOGGED_BEFORE_DELIVERY, SUBGROUPS, key_of};
 pub(crate) use terms::Terms;
 
 /// How to join a group. All members of a group give the same `group`, `founders` and `subgroups`.
@@ -153,7 +153,8 @@ pub struct Subgroup {
     /// The largest message that is stored in a ring, in bytes. Longer messages are
     /// [objects](crate::Publisher::send_object), if this is at least 24.
     pub message_bytes_max: u64,
-    /// Where messages are kept. A [logged](Durability::Logged) subgroup needs a
+    /// Where messages are kept, and whether they are delivered [before they are
+    /// durable](Durability::LoggedBeforeDelivery). A [logged](Durability::Logged) subgroup needs a
     /// [data directory](Config::data_dir) at each member, is totally ordered, and sends no objects.
     pub durability: Durability,
 }
@@ -276,7 +277,7 @@ impl Subgroup {
 
     /// Whether its messages are kept in logs.
     pub(crate) fn is_logged(&self) -> bool {
-        self.durability != Durability::InMemory
+        self.durability.copies().is_some()
     }
 
     /// Returns the default number of [copies](Durability::Logged) in a group with so many founders:

@@ -19,6 +19,8 @@ const FABRIC: &str = "network.fabric.kind";
 const PROVIDER: &str = "network.fabric.provider";
 /// The durability of a subgroup that keeps logs. One that does not has no such setting.
 pub(crate) const LOGGED: &str = "logged";
+/// As above, of a subgroup that delivers only what is durable.
+pub(crate) const LOGGED_BEFORE_DELIVERY: &str = "logged-before-delivery";
 
 /// The units of times, in nanoseconds, from the largest.
 const UNITS: [(u128, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
@@ -66,8 +68,9 @@ fn write(config: &Config) -> SharedSettings {
             of("window", subgroup.window.to_string()),
             of("message_bytes_max", subgroup.message_bytes_max.to_string()),
         ]);
-        if let Durability::Logged { copies } = subgroup.durability {
-            pairs.push(of("durability", LOGGED.to_string()));
+        if let Some(copies) = subgroup.durability.copies() {
+            let word = if subgroup.durability.delivers_durable() { LOGGED_BEFORE_DELIVERY } else { LOGGED };
+            pairs.push(of("durability", word.to_string()));
             pairs.push(of("durable_copies", copies.to_string()));
         }
     }
@@ -95,6 +98,9 @@ pub(crate) fn take_over(config: &Config, settings: &SharedSettings) -> Option<Co
         let durability = match (of("durability"), of("durable_copies")) {
             (None, None) => Durability::InMemory,
             (Some(LOGGED), Some(copies)) => Durability::Logged { copies: copies.parse().ok()? },
+            (Some(LOGGED_BEFORE_DELIVERY), Some(copies)) => {
+                Durability::LoggedBeforeDelivery { copies: copies.parse().ok()? }
+            }
             _ => return None,
         };
         Some(Subgroup {
@@ -193,6 +199,10 @@ mod tests {
             subgroup("a, b = ü\n%", Who::Shard { set: 1, least: 2, most: 3 }, Who::All),
             subgroup("", Who::Ranks(vec![]), Who::All),
             Subgroup { durability: Durability::Logged { copies: 2 }, ..subgroup("ledger", Who::All, Who::All) },
+            Subgroup {
+                durability: Durability::LoggedBeforeDelivery { copies: 1 },
+                ..subgroup("orders", Who::All, Who::All)
+            },
         ];
         config.suspect_after = Some(Duration::from_nanos(1_000_000_001));
         config

@@ -318,6 +318,9 @@ impl SubgroupHandles {
     /// [`Ended::Log`].
     pub(crate) fn look_after_log(&mut self, engine: &mut Engine) -> Result<(), Ended> {
         let Some(log) = &mut self.log else { return Ok(()) };
+        if log.is_cutting() && log.look_after_cut(&self.name)? {
+            self.home.iter().for_each(|(_, id)| engine.set_catching_up(*id, false));
+        }
         let news = log.look(&self.name)?;
         if let (Some((_, id)), Some(position)) = (self.home, news) {
             engine.note_persisted(id, position);

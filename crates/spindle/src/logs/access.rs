@@ -59,6 +59,9 @@ impl LogAccess {
 
     /// Returns the records on this member's disk. A record is a
     /// [`LoggedMessage`](spindle_log::LoggedMessage).
+    ///
+    /// In a subgroup that [delivers only what is durable](crate::Durability::LoggedBeforeDelivery) the last
+    /// records are not delivered yet, and a change of the view may remove them: see [`Self::newest`].
     pub fn readers(&self) -> &Readers {
         &self.readers
     }
@@ -75,6 +78,21 @@ impl LogAccess {
     /// No message below it is removed from the end of a log, unless an operator gives this member up.
     pub fn durable(&self) -> Option<Position> {
         self.frontier.look(|state| state.frontier())
+    }
+
+    /// Returns the newest message on this member's disk that no change of the view removes: the newest one,
+    /// or the newest durable one where [only these are
+    /// delivered](crate::Durability::LoggedBeforeDelivery). Messages of an earlier process of this member
+    /// count there once a message, or a null, of its first view is durable. `None` if there is none.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub fn newest(&self) -> Result<Option<Position>, Error> {
+        let newest = match self.frontier.look(|state| state.kept_before()) {
+            None => self.readers.durable(),
+            Some(end) => self.readers.reader().last_before(version(end))?,
+        };
+        Ok(newest.map(position))
     }
 
     /// Returns what the log contains now.

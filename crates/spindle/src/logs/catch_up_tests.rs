@@ -206,8 +206,8 @@ fn a_source_sends_what_it_has_and_says_what_it_lacks() {
     // A log without records.
     assert_eq!(sends(true, None, before(9), false), (0, StreamEnd::Complete));
     assert_eq!(sends(false, Some((1, 4)), before(9), false), (0, StreamEnd::NotYet));
-    let oldest = Version::new(9, 0);
-    assert_eq!(sends(true, Some((1, 4)), before(9), false), (0, StreamEnd::Pruned { oldest }));
+    // It was never pruned, so that record is not the group's.
+    assert_eq!(sends(true, Some((1, 4)), before(9), false), (0, StreamEnd::Lacks { last: None }));
     assert_eq!(sends(true, Some((1, 4)), before(9), true), (0, StreamEnd::Complete));
     source.fill(300);
     assert_eq!(sends(true, None, before(2), false), (300, StreamEnd::Complete));
@@ -222,6 +222,8 @@ fn a_source_sends_what_it_has_and_says_what_it_lacks() {
     assert_eq!(send(&unsettled, &request, vec![]).unwrap().1, (0, StreamEnd::NotYet));
     assert_eq!(sends(true, Some((1, 301)), before(2), false), (0, lacks(300)));
     assert_eq!(sends(true, Some((1, 600)), before(2), false), (0, lacks(598)));
+    // Its first record is a later one.
+    assert_eq!(sends(true, Some((0, 7)), before(2), false), (0, StreamEnd::Lacks { last: None }));
     assert_eq!(sends(false, Some((1, 600)), before(2), false), (0, StreamEnd::NotYet));
     source.prune();
     let oldest = source.versions()[0];

@@ -1,6 +1,6 @@
 //! The durable frontier of a subgroup, for threads and tasks that wait for it.
 use crate::shared::Awaited;
-use spindle_core::{Durability, DurableRise, Position, SubgroupSpec, ViewId};
+use spindle_core::{DurableRise, Position, SubgroupSpec, ViewId};
 use std::ops::Range;
 
 /// The frontier, and the threads and tasks that wait for it.
@@ -14,6 +14,8 @@ pub(crate) struct DurabilityState {
     /// Messages that are on too few disks for ever.
     lost: Vec<Range<Position>>,
     standing: Standing,
+    /// Whether only durable messages are delivered, so that logs run ahead of delivery.
+    delivers_durable: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +75,12 @@ impl DurabilityState {
         }
     }
 
+    /// Where the messages end that stay in this log: `None` if all that are on disk do.
+    pub(crate) fn kept_before(&self) -> Option<Position> {
+        let none = Position { epoch: ViewId(0), sequence: 0 };
+        self.delivers_durable.then(|| self.frontier.unwrap_or(none))
+    }
+
     /// All messages before it are on the disks of all members, or stay on too few.
     pub(crate) fn frontier(&self) -> Option<Position> {
         self.frontier
@@ -93,12 +101,13 @@ impl DurableFrontier {
 
     /// Notes the members of the epoch that begins with the view `epoch`, if this member is in it.
     pub(crate) fn begin(&self, epoch: ViewId, spec: Option<&SubgroupSpec>) {
+        self.change(|state| state.delivers_durable |= spec.is_some_and(|spec| spec.durability.delivers_durable()));
         let standing = match spec {
             None => Standing::Ended,
-            Some(SubgroupSpec { durability: Durability::Logged { copies }, members, .. }) => {
-                Standing::Logged(Copies { present: members.len() as u32, needed: *copies })
-            }
-            Some(_) => Standing::InMemory { since: epoch },
+            Some(SubgroupSpec { durability, members, .. }) => match durability.copies() {
+                Some(needed) => Standing::Logged(Copies { present: members.len() as u32, needed }),
+                None => Standing::InMemory { since: epoch },
+            },
         };
         self.stand(standing);
     }

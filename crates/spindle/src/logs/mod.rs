@@ -25,6 +25,7 @@ mod catch_up_tests;
 mod catching_up;
 mod directory;
 mod durable_frontier;
+mod epoch_cut;
 mod fetching;
 mod lacking;
 mod meter;
@@ -175,7 +176,7 @@ impl Logs {
         let (mut logs, mut vacant, mut since) = (vec![], BTreeMap::new(), BTreeMap::new());
         for ((name, number, (lacks, begin)), snapshots) in numbers.into_iter().zip(snapshots) {
             let (appender, complete_since) = (writer.appender(number)?, CompleteSince::default());
-            let shared = (snapshots, complete_since.clone(), meters.clone());
+            let shared = (snapshots, complete_since.clone(), meters.clone(), Arc::clone(&notices));
             let log = SubgroupLog::new(&name, appender, (lacks, replays, begin), shared);
             logs.push((number, Arc::clone(&log.frontier)));
             since.insert(name.clone(), complete_since);

@@ -110,6 +110,10 @@ impl SubgroupLog {
                 .then_some(RecordSource { readers, is_complete: false, is_settled: false, begins })
                 .ok_or(NoRecords::CatchingUp);
         }
+        if self.is_cutting() {
+            // Its last records are not the group's.
+            return Err(NoRecords::CatchingUp);
+        }
         if let Some(why) = wanted.refusal(since) {
             return Err(why);
         }

@@ -141,7 +141,10 @@ pub(super) fn first(
     let after = wanted.after.map(version);
     for _ in 0..HOLD_ATTEMPTS_MAX {
         let oldest = readers.oldest();
-        let is_pruned = after.is_some_and(|after| oldest.unwrap_or(*begins) > after);
+        // A log that was never pruned has all messages of the group: requests for those before its first
+        // epoch are refused earlier. So a record before its oldest one is not the group's.
+        let is_whole = *is_settled && readers.floor().is_none();
+        let is_pruned = after.is_some_and(|after| oldest.unwrap_or(*begins) > after) && !is_whole;
         // A log without records may get some below the bound.
         if is_pruned && !wanted.may_skip {
             return Ok(Err(match oldest {

@@ -1,15 +1,18 @@
 //! The log of one subgroup, at the polling thread.
 use super::access::{CompleteSince, LogAccess};
+use super::epoch_cut::EpochCut;
 use super::meter::{LogMeter, LogMeters};
 use super::{CatchUpStatus, DurableFrontier, Lack, Replay, TARGET, position};
 use crate::error::Ended;
 use crate::histogram::Histogram;
+use crate::shared::Notices;
+use spindle_core::multicast::stats::Undurable;
 use spindle_core::{LogExtent, Position, Record, Records, Rows, SubgroupSpec, ViewId};
 use spindle_log::{Appender, Error, LoggedMessage, Readers, Snapshots, Version};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// The log of one subgroup, at the polling thread.
 pub(crate) struct SubgroupLog {
@@ -31,6 +34,9 @@ pub(crate) struct SubgroupLog {
     /// Whether the log had no room for a message since the last look.
     is_blocked: bool,
     failure: Option<Error>,
+    /// The end of it that has to be removed.
+    cut: Option<EpochCut>,
+    notices: Arc<Notices>,
     /// Whether it lacks records of older epochs.
     pub(super) lack: Lack,
     /// The last record that an earlier process has written, and whether all later ones of older epochs
@@ -69,6 +75,11 @@ pub struct LogStatus {
     /// All messages from `taken` on have later clocks than this one, in ns since 1970, and none before
     /// it has one.
     pub clock: u64,
+    /// How many sequence numbers all members have received that are not delivered, because they are not
+    /// durable. 0 unless [that is required](crate::Durability::LoggedBeforeDelivery).
+    pub undelivered: u64,
+    /// Whether these wait for more members, rather than for disks.
+    pub lacks_members: bool,
     /// The bytes that wait for the disk.
     pub queued_bytes: u64,
     /// Whether the disk has no space for them.
@@ -90,7 +101,7 @@ impl SubgroupLog {
         name: &str,
         appender: Appender,
         (lacks, replays, last_before): (bool, bool, Option<Position>),
-        (snapshots, since, meters): (Snapshots, CompleteSince, LogMeters),
+        (snapshots, since, meters, notices): (Snapshots, CompleteSince, LogMeters, Arc<Notices>),
     ) -> SubgroupLog {
         let (frontier, writer) = (Arc::default(), (appender.handle(), appender.subgroup()));
         let access = LogAccess::new(name, (appender.readers(), snapshots), writer, Arc::clone(&frontier), since);
@@ -112,6 +123,8 @@ impl SubgroupLog {
             was_blocked: false,
             is_blocked: false,
             failure: None,
+            cut: None,
+            notices,
         }
     }
 
@@ -141,7 +154,7 @@ impl SubgroupLog {
     }
 
     /// Begins the epoch of the subgroup that begins with the view `epoch`: `spec`, if this member is
-    /// in it. Returns whether the log catches up.
+    /// in it. Returns whether the log catches up, or is being cut.
     pub(crate) fn begin(&mut self, epoch: ViewId, spec: Option<&SubgroupSpec>) -> bool {
         self.lack.begin(epoch, spec.is_some());
         if spec.is_some() {
@@ -154,7 +167,7 @@ impl SubgroupLog {
         }
         // The engine of the epoch was made before the last look at what is on disk.
         self.on_disk = None;
-        self.lack.is_some()
+        self.lack.is_some() || self.is_cutting()
     }
 
     /// Copies messages on their way to the disk, as many as there is room for.
@@ -164,6 +177,10 @@ impl SubgroupLog {
         if self.lack.is_some() {
             // Other members send them with the records before them.
             return self.lack.take(records);
+        }
+        if self.is_cutting() {
+            // They stay in the rings.
+            return;
         }
         let is_rest = records.is_rest();
         records.offer(|record| match self.append(record, is_rest) {
@@ -200,6 +217,31 @@ impl SubgroupLog {
         if let Err(error) = self.appender.flush() {
             self.failure.get_or_insert(error);
         }
+    }
+
+    /// Removes the records from `from` on, which are not part of their epoch, once all that the log has
+    /// taken is on disk.
+    pub(crate) fn cut_from(&mut self, from: Position) {
+        debug!(target: TARGET, subgroup = self.appender.subgroup(), from = %from, "the log is cut: its epoch has ended");
+        self.cut = Some(EpochCut::at(from));
+    }
+
+    /// Whether records wait to be removed.
+    pub(crate) fn is_cutting(&self) -> bool {
+        self.cut.is_some()
+    }
+
+    /// Continues a cut of the end of the log. Returns whether it is done with this call.
+    ///
+    /// # Errors
+    /// [`Ended::Log`]: nothing more reaches the disk.
+    pub(crate) fn look_after_cut(&mut self, name: &str) -> Result<bool, Ended> {
+        let Some(cut) = &mut self.cut else { return Ok(false) };
+        let failed = |error: Error| Ended::Log { subgroup: name.to_string(), reason: error.to_string() };
+        let Some(appender) = cut.go_on(&self.appender, &self.notices).map_err(failed)? else { return Ok(false) };
+        (self.appender, self.on_disk, self.cut) = (appender, None, None);
+        (self.taken, self.of_epoch) = (0, (ViewId(0), 0));
+        Ok(true)
     }
 
     /// Looks at what the thread has done. Returns the newest message that is on disk, if the engine
@@ -255,14 +297,33 @@ impl SubgroupLog {
     }
 
     /// Returns the status, if the subgroup is logged; the frontiers are those of the engine.
-    pub(crate) fn status(&self, extent: LogExtent, persisted: Option<u64>, durable: Option<u64>) -> Option<LogStatus> {
+    pub(crate) fn status(
+        &self,
+        extent: LogExtent,
+        persisted: Option<u64>,
+        durable: Option<u64>,
+        undurable: Option<Undurable>,
+    ) -> Option<LogStatus> {
         let LogExtent { taken, clock } = extent;
         let catching_up = self.lack.status();
         let is_full = self.appender.is_full() || catching_up.is_some_and(|status| status.is_full);
         let queued_bytes = self.appender.queued_bytes();
         let LogMeter { commits, disk_bytes } = self.meters.read(self.appender.subgroup());
-        let status =
-            LogStatus { persisted, durable, taken, clock, queued_bytes, is_full, catching_up, commits, disk_bytes };
+        let undelivered = undurable.map_or(0, |undurable| undurable.sequence_numbers);
+        let lacks_members = undurable.is_some_and(|undurable| undurable.lacks_members);
+        let status = LogStatus {
+            persisted,
+            durable,
+            taken,
+            clock,
+            undelivered,
+            lacks_members,
+            queued_bytes,
+            is_full,
+            catching_up,
+            commits,
+            disk_bytes,
+        };
         self.is_active.then_some(status)
     }
 }

@@ -10,6 +10,7 @@ use spindle_log::{Appender, Disk, FileDisk, Record, Store, Version};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -43,8 +44,8 @@ impl Handler for Nothing {
     }
 }
 
-/// A disk without free space.
-struct Full(FileDisk);
+/// A disk without free space, until there is some.
+struct Full(FileDisk, Arc<AtomicBool>);
 
 impl Disk for Full {
     fn create_directory(&self, path: &str) -> io::Result<()> {
@@ -76,7 +77,7 @@ impl Disk for Full {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        Ok(0)
+        if self.1.load(Ordering::Relaxed) { self.0.free_bytes() } else { Ok(0) }
     }
 
     fn lock(&self, path: &str) -> io::Result<Locked> {
@@ -92,9 +93,9 @@ fn identity() -> Identity {
     Identity { group: "g".into(), member: 1, incarnation: 7, payloads: PayloadKind::Messages }
 }
 
-/// A writer and an appender on a disk without space.
-fn full(scratch: &Scratch, notices: &Arc<Notices>) -> (Writer, Appender) {
-    let disk = Full(FileDisk::new(scratch.0.join("full")).unwrap());
+/// A writer and an appender on a disk without space, until `has_space`.
+fn full(scratch: &Scratch, notices: &Arc<Notices>, has_space: &Arc<AtomicBool>) -> (Writer, Appender) {
+    let disk = Full(FileDisk::new(scratch.0.join("full")).unwrap(), Arc::clone(has_space));
     let mut store = Store::open(Arc::new(disk), &identity(), spindle_log::Config::default()).unwrap();
     store.open_log(0, &mut |_| {}).unwrap();
     let notices = Arc::clone(notices);
@@ -129,7 +130,7 @@ fn finish_with_a_full_disk(name: &str, sleeps: bool) {
     let scratch = Scratch::new(name);
     let log = LogSettings { segment_bytes: 1 << 20, wait_max: Duration::from_millis(50), ..LogSettings::default() };
     let mut nodes = scratch.config(2, log).local().unwrap();
-    let (_writer, appender) = full(&scratch, nodes[0].notices());
+    let (_writer, appender) = full(&scratch, nodes[0].notices(), &Arc::default());
     *nodes[0].handles_mut()[0].log.as_mut().unwrap().appender_mut() = appender;
     let mut publisher = nodes[1].publisher("ledger").unwrap();
     (0..3).for_each(|_| publisher.send(b"x", Duration::ZERO).unwrap());
@@ -148,6 +149,134 @@ fn a_full_disk_ends_its_member_and_the_group_finishes_without_it() {
 #[test]
 fn a_sleeping_member_notices_its_full_disk() {
     finish_with_a_full_disk("full-asleep", true);
+}
+
+/// The messages that a member was given.
+#[derive(Default)]
+struct Given(Vec<Vec<u8>>);
+
+impl Handler for Given {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(|message| self.0.push(message.payload.to_vec()));
+    }
+}
+
+/// Members of a subgroup that delivers only what is durable. The disk of the first is full until
+/// `has_space`.
+fn before_delivery(
+    scratch: &Scratch,
+    (members, copies): (u32, u32),
+    wait_max: Duration,
+    has_space: &Arc<AtomicBool>,
+) -> (Vec<(Node, Given)>, Writer) {
+    let mut config =
+        scratch.config(members, LogSettings { segment_bytes: 1 << 20, wait_max, ..LogSettings::default() });
+    config.subgroups[0].durability = Durability::LoggedBeforeDelivery { copies };
+    let mut nodes: Vec<(Node, Given)> =
+        config.local().unwrap().into_iter().map(|node| (node, Given::default())).collect();
+    let (writer, appender) = full(scratch, nodes[0].0.notices(), has_space);
+    *nodes[0].0.handles_mut()[0].log.as_mut().unwrap().appender_mut() = appender;
+    (nodes, writer)
+}
+
+fn poll_until(nodes: &mut [(Node, Given)], what: &str, done: impl Fn(&[(Node, Given)]) -> bool) {
+    let start = Instant::now();
+    while !done(nodes) {
+        nodes.iter_mut().for_each(|(node, given)| _ = node.poll(given).unwrap());
+        assert!(
+            start.elapsed() < LONG,
+            "{what}: {:?}",
+            nodes.iter().map(|(node, _)| node.status()).collect::<Vec<_>>()
+        );
+    }
+}
+
+/// The versions in the log of a member, with the messages.
+fn records(node: &mut Node) -> Vec<(Version, Vec<u8>)> {
+    let mut reader = node.handles_mut()[0].log.as_mut().unwrap().readers().reader();
+    let mut found = vec![];
+    while let Some(record) = reader.next().unwrap() {
+        let message = spindle_log::LoggedMessage::parse(record.payload).unwrap();
+        found.push((record.version, message.payload.to_vec()));
+    }
+    found
+}
+
+/// The view changes while a disk takes nothing. The other logs are cut at the end of the epoch, and each
+/// message is delivered once, in the next epoch.
+#[test]
+fn a_view_changes_while_a_disk_is_full_and_logs_are_cut() {
+    let (scratch, has_space) = (Scratch::new("before-delivery"), Arc::default());
+    let (mut nodes, _writer) = before_delivery(&scratch, (3, 2), LONG, &has_space);
+    let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("ledger").unwrap()).collect();
+    for (i, publisher) in publishers[..2].iter_mut().enumerate() {
+        publisher.send(format!("message {i}").as_bytes(), Duration::ZERO).unwrap();
+    }
+    let logged = |nodes: &[(Node, Given)]| {
+        let log = nodes[1].0.status().subgroups[0].log.unwrap();
+        log.persisted >= Some(2) && log.undelivered >= 2 && !log.lacks_members
+    };
+    poll_until(&mut nodes, "the other disks", logged);
+    assert!(nodes.iter().all(|(_, given)| given.0.is_empty()), "a disk lacks them");
+    assert_eq!(records(&mut nodes[1].0).len(), 2);
+    // The third member dies.
+    nodes.pop();
+    publishers.pop();
+    poll_until(&mut nodes, "view 2", |nodes| nodes.iter().all(|(node, _)| node.view().id == ViewId(2)));
+    let is_cut =
+        |nodes: &[(Node, Given)]| nodes[1].0.status().subgroups[0].log.is_some_and(|log| log.persisted >= Some(2));
+    poll_until(&mut nodes, "the cut, and the messages again", is_cut);
+    assert!(nodes.iter().all(|(_, given)| given.0.is_empty()), "a disk still lacks them");
+    let versions =
+        |records: &[(Version, Vec<u8>)]| records.iter().map(|(version, _)| version.epoch).collect::<Vec<_>>();
+    assert_eq!(versions(&records(&mut nodes[1].0)), [2, 2]);
+    has_space.store(true, Ordering::Relaxed);
+    poll_until(&mut nodes, "delivery", |nodes| nodes.iter().all(|(_, given)| given.0.len() == 2));
+    let logs = [0, 1].map(|member| records(&mut nodes[member].0));
+    assert_eq!(logs[0], logs[1]);
+    assert_eq!(logs[0].iter().map(|(_, message)| message.clone()).collect::<Vec<_>>(), nodes[0].1.0);
+    assert_eq!(nodes[0].1.0, nodes[1].1.0);
+}
+
+/// It holds up the delivery at all members, so it does not stay.
+#[test]
+fn a_member_whose_disk_stays_full_ends_and_the_others_deliver() {
+    let scratch = Scratch::new("before-delivery-full");
+    let (mut nodes, _writer) = before_delivery(&scratch, (3, 2), Duration::from_millis(50), &Arc::default());
+    let mut publisher = nodes[1].0.publisher("ledger").unwrap();
+    publisher.send(b"one", Duration::ZERO).unwrap();
+    let (start, mut ended) = (Instant::now(), None);
+    while ended.is_none() {
+        for (node, given) in &mut nodes {
+            ended = ended.or(node.sleep(given, Duration::from_millis(5)).err());
+        }
+        assert!(start.elapsed() < LONG);
+    }
+    assert!(matches!(ended, Some(Ended::LogFull { unsynced: 1, .. })), "{ended:?}");
+    nodes.remove(0);
+    poll_until(&mut nodes, "delivery", |nodes| nodes.iter().all(|(_, given)| given.0 == [b"one"]));
+}
+
+#[test]
+fn messages_wait_for_members_and_a_group_that_finishes_without_them_says_so() {
+    let (scratch, has_space) = (Scratch::new("before-delivery-few"), Arc::new(AtomicBool::new(true)));
+    let (mut nodes, _writer) = before_delivery(&scratch, (2, 3), Duration::from_millis(50), &has_space);
+    let mut publisher = nodes[0].0.publisher("ledger").unwrap();
+    let receipt = publisher.send_tracked(b"one", Duration::ZERO).unwrap();
+    let waits = |nodes: &[(Node, Given)]| nodes[0].0.status().subgroups[0].log.is_some_and(|log| log.lacks_members);
+    poll_until(&mut nodes, "status", waits);
+    assert!(nodes.iter().all(|(_, given)| given.0.is_empty()) && receipt.outcome().is_none());
+    let sent = (0..100).take_while(|_| {
+        nodes.iter_mut().for_each(|(node, given)| _ = node.poll(given).unwrap());
+        publisher.send(&[0; 200], Duration::ZERO).is_ok()
+    });
+    assert!(sent.count() < 30, "the ring is the bound");
+    assert!(nodes.iter_mut().all(|(node, _)| records(node).is_empty()));
+    drop(publisher);
+    let ends = drive(nodes.into_iter().map(|(node, _)| node).collect(), false);
+    // The other one has sent nothing. If it is alone, it finishes.
+    assert!(matches!(ends.first(), Some(Ended::TooFewCopies { members: 2, copies: 3, .. })), "{ends:?}");
+    assert!(ends.iter().all(|ended| matches!(ended, Ended::TooFewCopies { .. })), "{ends:?}");
 }
 
 /// The logs of a member alone, with segments that a few messages fill.

@@ -6,6 +6,7 @@ use crate::error::Ended;
 use crate::logs::SubgroupLog;
 use crate::shared::End;
 use spindle_core::control::INSTALL_LOOK;
+use spindle_core::multicast::stats::Undurable;
 use spindle_core::{State, Time, ViewId};
 use std::time::Duration;
 
@@ -43,25 +44,38 @@ impl Node {
         Poll::Finished
     }
 
-    /// Ends this member if all members have finished, and its disk has taken nothing more of its
-    /// logs for [too long](crate::LogSettings::wait_max).
+    /// Ends this member if the others have waited for its disk for [too
+    /// long](crate::LogSettings::wait_max): all members have finished, or a subgroup delivers only what is on
+    /// all disks. Ends it, too, if all have finished and messages have waited so long for more members.
     #[cold]
     pub(super) fn look_after_waiting_logs(&mut self) -> Result<(), Ended> {
         let Node { logs: Some(logs), handles, member, fabric, older, .. } = self else { return Ok(()) };
         let homes = Homes { newest: fabric, older };
+        let has_finished = member.engine().have_all_finished();
         let mut synced = 0;
         let mut longest: Option<(u64, &SubgroupLog, &String)> = None;
+        let mut lacking = None;
         for of_subgroup in handles.iter() {
             let Some(log) = &of_subgroup.log else { continue };
             synced += log.synced();
-            let unsynced = of_subgroup.unsynced(homes.of(of_subgroup, member).0);
-            if unsynced > longest.map_or(0, |(unsynced, ..)| unsynced) {
+            let engine = &*homes.of(of_subgroup, member).0;
+            let spec = of_subgroup.home().map(|(_, id)| &engine.view().subgroups[id.index()]);
+            let undurable = of_subgroup.home().and_then(|(_, id)| engine.undurable(id));
+            if let Some((Undurable { lacks_members: true, .. }, spec)) = undurable.zip(spec).filter(|_| has_finished) {
+                lacking = Some((of_subgroup.name.clone(), spec.members.len() as u32, spec.durability.copies()));
+            }
+            let unsynced = of_subgroup.unsynced(engine);
+            if unsynced > longest.map_or(0, |(unsynced, ..)| unsynced) && (has_finished || undurable.is_some()) {
                 longest = Some((unsynced, log, &of_subgroup.name));
             }
         }
-        let longest = longest.filter(|_| member.engine().have_all_finished());
-        let Some(waited) = logs.note_wait(longest.map(|_| synced)) else { return Ok(()) };
-        let ended = longest.map(|(unsynced, log, name)| log.stalled(name, unsynced, waited));
+        let waits = longest.is_some() || lacking.is_some();
+        let Some(waited) = logs.note_wait(waits.then_some(synced)) else { return Ok(()) };
+        let too_few = lacking.map(|(subgroup, members, copies)| {
+            let waited_s = u32::try_from(waited.as_secs()).unwrap_or(u32::MAX);
+            Ended::TooFewCopies { subgroup, members, copies: copies.unwrap_or(0), waited_s }
+        });
+        let ended = longest.map(|(unsynced, log, name)| log.stalled(name, unsynced, waited)).or(too_few);
         ended.map_or(Ok(()), |ended| Err(self.broken(ended)))
     }
 

@@ -18,7 +18,7 @@ impl Node {
             let home = of_subgroup.home().and_then(|home| Some((home, self.member.engine_of(home.0)?)));
             match home {
                 Some((home, engine)) => {
-                    let stable = engine.stable(home.1).unwrap_or(0);
+                    let stable = engine.deliverable(home.1).unwrap_or(0);
                     let members = &engine.view().members;
                     let frontiers = engine.frontiers(home.1);
                     let frontiers = frontiers.map(|(rank, frontier)| (members[rank.index()], frontier));

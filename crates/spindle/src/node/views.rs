@@ -77,7 +77,8 @@ impl Node {
             || self.member.has_state_requests()
             || self.large.is_pending()
             || self.lacks_since.is_some()
-            || self.logs.as_ref().is_some_and(|logs| logs.patience().is_some())
+            || self.member.engine().have_all_finished()
+                && self.logs.as_ref().is_some_and(|logs| logs.patience().is_some())
             || !self.control_plane.is_calm()
             || self.member.is_pending(self.control_plane.roster());
         Ok(worked)

@@ -56,8 +56,9 @@ fn check_log(effective: &Effective, subgroup: &Subgroup, tells_lack: bool) -> Op
     let lacks = tells_lack && subgroup.is_logged() && effective.path("member.data_dir").is_none();
     let entry = effective.entry(&format!("subgroup.{}.durability", subgroup.name)).filter(|_| lacks)?;
     let message = format!(
-        "{} is \"logged\", and member.data_dir is not set: this member needs a directory for its log",
-        entry.path
+        "{} is {:?}, and member.data_dir is not set: this member needs a directory for its log",
+        entry.path,
+        entry.value.as_ref().map(ToString::to_string).unwrap_or_default()
     );
     Some(entry.problem(message, true))
 }

@@ -3,7 +3,7 @@ use super::problem::{Origin, Problem, SettingsError};
 use super::topology::{Host, Topology};
 use super::value::{Value, ValueKind};
 use super::{KEYS, Key, Settings, path_of, paths, utf8};
-use crate::config::{LOGGED, SUBGROUPS, key_of};
+use crate::config::{LOGGED, LOGGED_BEFORE_DELIVERY, SUBGROUPS, key_of};
 use crate::{
     Address, Adoption, Config, Durability, Identity, IdentityRule, LogSettings, MemberId, Names, Network, OfiOptions,
     Order, RackName, Security, Subgroup, Transport, Who,
@@ -126,7 +126,7 @@ impl Effective {
     }
 
     fn choose_copies(&mut self, subgroup: &str) {
-        if self.text(&format!("subgroup.{subgroup}.durability")) == Some(LOGGED) {
+        if matches!(self.text(&format!("subgroup.{subgroup}.durability")), Some(LOGGED | LOGGED_BEFORE_DELIVERY)) {
             let founders = self.number("group.founders").unwrap_or(1) as u32;
             let copies = Subgroup::durable_copies_for(founders);
             self.set_missing(&format!("subgroup.{subgroup}.durable_copies"), Value::Number(copies.into()));
@@ -313,8 +313,10 @@ impl Effective {
             Some(Value::Who(who)) => who.clone(),
             _ => Who::All,
         };
+        let copies = || self.number(&of("durable_copies")).unwrap_or(1) as u32;
         let durability = match self.text(&of("durability")) {
-            Some(LOGGED) => Durability::Logged { copies: self.number(&of("durable_copies")).unwrap_or(1) as u32 },
+            Some(LOGGED) => Durability::Logged { copies: copies() },
+            Some(LOGGED_BEFORE_DELIVERY) => Durability::LoggedBeforeDelivery { copies: copies() },
             _ => Durability::InMemory,
         };
         Subgroup {

@@ -1,6 +1,7 @@
 //! All keys: their names, allowed values and defaults.
 use super::value::ValueKind;
 use crate::bulk::BulkSettings;
+use crate::config::{LOGGED, LOGGED_BEFORE_DELIVERY};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::limits::{MEMBERS_MAX, MESSAGE_BYTES_MAX, WINDOW_MAX};
 use spindle_log::limits::SEGMENT_BYTES_MAX;
@@ -204,9 +205,10 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "subgroup.NAME.durability",
         about: "Where its messages are kept: in the memory of the members only, or in the log of each member too, which needs \
-                member.data_dir and the total order, and sends no objects",
+                member.data_dir and the total order, and sends no objects. With logged-before-delivery no member delivers a \
+                message before it is on the disks of all members, and of at least durable_copies",
         standard: "memory",
-        kind: ValueKind::Choice(&["memory", "logged"]),
+        kind: ValueKind::Choice(&["memory", LOGGED, LOGGED_BEFORE_DELIVERY]),
         example: "\"memory\"",
     },
     Key {

@@ -4,7 +4,7 @@ use crate::ids::Position;
 use crate::ids::{Rank, SubgroupId};
 use crate::multicast::claims::Claims;
 use crate::multicast::cursor::{Cursor, Handoff};
-use crate::multicast::stats::{EngineStats, Frontier, SubgroupStats};
+use crate::multicast::stats::{EngineStats, Frontier, SubgroupStats, Undurable};
 use crate::multicast::subgroup::Subgroup;
 use crate::table::Rows;
 use alloc::sync::Arc;
@@ -75,6 +75,12 @@ impl Engine {
     /// The number of sequence numbers of `subgroup` that every member has received, as I know it.
     pub fn stable(&self, subgroup: SubgroupId) -> Option<u64> {
         Some(self.subgroup(subgroup)?.stable())
+    }
+
+    /// The number of sequence numbers of `subgroup` that may be delivered, as I know it: the
+    /// [stable](Self::stable) ones, as far as they are durable if that is required. `None` if I am not in it.
+    pub fn deliverable(&self, subgroup: SubgroupId) -> Option<u64> {
+        Some(self.subgroup(subgroup)?.deliverable())
     }
 
     /// The number of sequence numbers of `subgroup` that I have delivered; `None` if I am not in
@@ -184,6 +190,12 @@ impl Engine {
         let log = self.subgroup(subgroup)?.log()?;
         let epoch = self.view.epoch(subgroup);
         Some(LogExtent { taken: Position { epoch, sequence: log.count() }, clock: log.clock() })
+    }
+
+    /// Why `subgroup` delivers less than is stable, if it delivers only what is durable: how many sequence
+    /// numbers wait, and whether that is for more members rather than for disks. `None` if none waits.
+    pub fn undurable(&self, subgroup: SubgroupId) -> Option<Undurable> {
+        self.subgroup(subgroup)?.undurable()
     }
 
     /// Returns how far each member of `subgroup` is, as I know it. The member that has delivered

@@ -15,6 +15,9 @@ pub(super) struct Stream {
     pub(super) lanes: Vec<Lane>,
     /// Offsets of the members' `received`.
     pub(super) received: Vec<(Rank, u64)>,
+    /// Whether members deliver only what is durable, and whether they are too few for that.
+    pub(super) delivers_durable: bool,
+    pub(super) lacks_copies: bool,
     pub(super) round: u64,
     pub(super) lane: usize,
     /// The limit up to which to read before it is computed again: a sequence number in a total
@@ -86,8 +89,16 @@ impl Stream {
         self.received.iter().map(delivered).max().unwrap_or(0)
     }
 
+    /// The sequence numbers that every member has received, and has on disk if that is required
+    /// (INV-DELIVER-DURABLE).
     fn stable<R: Rows>(&self, rows: &R) -> u64 {
-        self.received.iter().map(|(rank, at)| rows.load(*rank, *at)).min().unwrap_or(0)
+        let received = self.received.iter().map(|(rank, at)| rows.load(*rank, *at)).min().unwrap_or(0);
+        if !self.delivers_durable {
+            return received;
+        }
+        let persisted = |(rank, at): &(Rank, u64)| rows.load(*rank, at - entry::RECEIVED + entry::PERSISTED);
+        let durable = self.received.iter().map(persisted).min().unwrap_or(0).saturating_sub(1);
+        if self.lacks_copies { 0 } else { received.min(durable) }
     }
 
     /// Computes the limit up to which the stream may be read now.

@@ -89,7 +89,7 @@ impl Subgroup {
             (Order::Total, _) => self.own.delivered[0],
             (Order::Fifo, _) => self.own.delivered.iter().sum(),
         };
-        let mut frontier = self.stable;
+        let mut frontier = self.deliverable();
         if !ablation.delivery_batch && frontier > delivered + 1 {
             frontier = delivered + 1;
             self.pending = true;
@@ -141,10 +141,12 @@ impl Subgroup {
             table.store(self.layout.entry + entry::DELIVERED, self.own.delivered.iter().sum());
         }
         let inline = matches!(self.delivery, Delivery::Inline(_));
+        // The log may have raised it.
+        let deliverable = self.deliverable();
         self.pending |= match (&self.log, &self.delivery) {
             (None, _) => inline && self.own.delivered.iter().sum::<u64>() < self.stable,
-            (Some(log), Delivery::Inline(cursor)) => log.has_more(self.stable) || cursor.count() < self.stable,
-            (Some(log), _) => log.has_more(self.stable),
+            (Some(log), Delivery::Inline(cursor)) => log.has_more(self.stable) || cursor.count() < deliverable,
+            (Some(log), _) => log.has_more(self.stable) || frontier < deliverable,
         };
         Ok(())
     }

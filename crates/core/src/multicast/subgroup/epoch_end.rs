@@ -3,6 +3,7 @@ use super::{Awaits, Changes, Delivery, Peer, Phase, Subgroup};
 use crate::ids::Position;
 use crate::ids::{MemberId, Rank};
 use crate::multicast::ablation::Ablation;
+use crate::multicast::cursor::rounds_before;
 use crate::multicast::moves::Moves;
 use crate::multicast::pace::Pace;
 use crate::multicast::resend::Resend;
@@ -22,7 +23,7 @@ const WEDGE_BATCHES_MAX: u32 = 64;
 /// The part of a wedged subgroup that a member has.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Cuts {
-    /// The rounds that are here, with the sender rank.
+    /// The rounds that are here, with the sender rank; those on disk, if only durable messages are delivered.
     pub(crate) rounds: Vec<(usize, u64)>,
     /// The sequence numbers that are delivered, as far as the engine knows.
     pub(crate) delivered: u64,
@@ -61,7 +62,12 @@ impl Subgroup {
             let delivered = if self.order == Order::Fifo { self.own.delivered[sender] } else { 0 };
             Some((sender, peer.rounds.max(delivered)))
         });
-        let rounds: Vec<(usize, u64)> = own.into_iter().chain(others).collect();
+        let rounds: Vec<(usize, u64)> = match self.log.as_ref().and_then(|log| log.cut()) {
+            Some(count) => {
+                (0..self.senders).map(|sender| (sender, rounds_before(count, sender, self.senders))).collect()
+            }
+            None => own.into_iter().chain(others).collect(),
+        };
         let clock = self.log.as_ref().map(|log| {
             let mut by_sender = alloc::vec![0; self.senders];
             rounds.iter().for_each(|(sender, rounds)| by_sender[*sender] = *rounds);
@@ -107,8 +113,10 @@ impl Subgroup {
             }
             Delivery::Nobody => {}
         }
-        if let Some(log) = &mut self.log {
-            log.cursor_mut().close(table, trims);
+        if let Some(from) = self.log.as_mut().and_then(|log| log.close(table, trims))
+            && !mutation!(LogUncut)
+        {
+            upcalls.cut_log(self.named, from);
         }
     }
 

@@ -2,7 +2,8 @@
 //! and by all.
 use super::{Delivery, Peer, Subgroup};
 use crate::ids::Rank;
-use crate::multicast::stats::{Frontier, SubgroupStats};
+use crate::multicast::cursor::rounds_before;
+use crate::multicast::stats::{Frontier, SubgroupStats, Undurable};
 use crate::mutation::mutation;
 use crate::table::Rows;
 use crate::view::Order;
@@ -39,6 +40,23 @@ impl Subgroup {
         })
     }
 
+    /// The sequence numbers that may be delivered here: the stable ones, as far as they are durable if that
+    /// is required (INV-DELIVER-DURABLE).
+    #[inline]
+    pub(crate) fn deliverable(&self) -> u64 {
+        match &self.log {
+            None => self.stable,
+            Some(log) => self.stable.min(log.deliverable()),
+        }
+    }
+
+    /// As [`Engine::undurable`](crate::Engine::undurable).
+    pub(crate) fn undurable(&self) -> Option<Undurable> {
+        let log = self.log.as_ref().filter(|_| !self.is_closed())?;
+        let sequence_numbers = self.stable.checked_sub(log.deliverable()).filter(|count| *count > 0)?;
+        Some(Undurable { sequence_numbers, lacks_members: log.lacks_members() })
+    }
+
     /// Whether this member's application will send nothing more and everything that it sent is
     /// announced.
     pub(crate) fn has_finished_sending(&self) -> bool {
@@ -71,11 +89,11 @@ impl Subgroup {
         self.peers.iter().enumerate().any(|(index, peer)| log.awaits(index) && !gone(peer.rank))
     }
 
-    /// Whether every message that the senders announced is stable here, so that no peer is needed
-    /// to deliver it.
+    /// Whether every message that the senders announced can be delivered here, so that no peer is needed
+    /// for that.
     pub(crate) fn has_received_all(&self) -> bool {
         match self.order {
-            Order::Total => self.stable >= self.end(),
+            Order::Total => self.deliverable() >= self.end(),
             Order::Fifo => true,
         }
     }
@@ -85,9 +103,11 @@ impl Subgroup {
         self.sending.as_ref().map_or(0, |sending| sending.committed(self.own.published))
     }
 
-    /// Whether every member has delivered all frames of this member's ring before `position`.
+    /// Whether every member has delivered all frames of this member's ring before `position`, or none can
+    /// do so for want of members.
     pub(crate) fn is_delivered(&self, position: u64) -> bool {
-        self.sending.as_ref().is_none_or(|sending| sending.checkpoints.popped() >= position)
+        let lacks_members = self.log.as_ref().is_some_and(|log| log.lacks_members());
+        lacks_members || self.sending.as_ref().is_none_or(|sending| sending.checkpoints.popped() >= position)
     }
 
     /// The number of rounds that this member has announced.
@@ -99,7 +119,7 @@ impl Subgroup {
     pub(crate) fn delivered_rounds(&self, sender: usize) -> u64 {
         match self.order {
             // The rounds whose sequence numbers are delivered.
-            Order::Total => (self.own.delivered[0] + self.senders as u64 - 1 - sender as u64) / self.senders as u64,
+            Order::Total => rounds_before(self.own.delivered[0], sender, self.senders),
             Order::Fifo => self.own.delivered[sender],
         }
     }

@@ -54,7 +54,7 @@ impl RestartWorld<'_> {
             .iter()
             .map(|seat| {
                 let live = seat.running.as_ref()?.live()?;
-                live.lacks.iter().all(Option::is_none).then_some(live.view)
+                (live.lacks.iter().all(Option::is_none) && !live.cuts.contains(&true)).then_some(live.view)
             })
             .collect();
         let view = lives[0].filter(|view| lives.iter().all(|other| other == &Some(*view)));

@@ -22,7 +22,7 @@ impl RestartWorld<'_> {
             }
             self.teach(view);
             if self.views[view].next.is_none() {
-                self.change(view);
+                self.change(view)?;
             }
         }
         self.show();
@@ -84,7 +84,7 @@ impl RestartWorld<'_> {
     }
 
     /// Decides the next view, if its members want one and are a quorum.
-    fn change(&mut self, view: usize) {
+    fn change(&mut self, view: usize) -> Checked {
         let now = self.now;
         let workers = self.workers(view);
         let sides = workers.iter().map(|first| workers.iter().copied().filter(|other| self.passes(*first, *other)));
@@ -120,22 +120,23 @@ impl RestartWorld<'_> {
         let suspects = silent.values().any(|since| since + SUSPECT_NS <= now);
         if !suspects && dead.is_empty() && joiners.is_empty() && !grows {
             self.views[view].wanted = None;
-            return;
+            return Ok(());
         }
         let wanted = *self.views[view].wanted.get_or_insert(now);
         if 2 * heard + dead_voters <= voters {
             if now >= wanted + BLOCKED_NS {
                 self.end_blocked(view);
             }
-            return;
+            return Ok(());
         }
         // Members that have not begun, and are not suspected, are waited for.
         let waits = absent.iter().any(|process| {
             !dead.contains(&process.nonce) && self.views[view].silent[&process.nonce] + SUSPECT_NS > now
         });
         if !waits && self.random.one_in(2) {
-            self.decide(view, &nonces, &joiners);
+            return self.decide(view, &nonces, &joiners);
         }
+        Ok(())
     }
 
     /// Returns the processes that ask these members, with the ids of no members.
@@ -157,7 +158,7 @@ impl RestartWorld<'_> {
         joiners
     }
 
-    fn decide(&mut self, view: usize, stays: &BTreeSet<u32>, joiners: &[Process]) {
+    fn decide(&mut self, view: usize, stays: &BTreeSet<u32>, joiners: &[Process]) -> Checked {
         let group = &self.views[view];
         let names: Vec<MemberId> = joiners.iter().map(|process| process.id).collect();
         let mut next: View = group.view.next(|rank| stays.contains(&group.processes[rank.index()].nonce), &names, &[]);
@@ -173,10 +174,14 @@ impl RestartWorld<'_> {
         next.set_nonvoters(|id| far.get(&id).copied().unwrap_or(false));
         next.check().expect("a view that follows is sound");
         self.note(|| format!("view {:x} is decided: {processes:?} without votes {:?}", next.id.0, next.nonvoters));
+        if self.scene.before_delivery {
+            self.trim(view, stays, &next)?;
+        }
         let start = self.histories.iter().map(|history| history.entries().len()).collect();
         self.outcome.counts.view_changes += 1;
         self.views.push(GroupView { stayed: stays.clone(), ..GroupView::new(next, processes, start) });
         self.views[view].next = Some(self.views.len() - 1);
+        Ok(())
     }
 
     /// Lets a member take over the decision that ends its view.

@@ -156,9 +156,11 @@ impl RestartWorld<'_> {
         let running = self.seats[seat].running.as_mut().expect("it begins a view");
         if let MemberPhase::Live(live) = &mut running.phase {
             (live.view, live.next) = (view, None);
+            self.begin_cuts(seat);
             return Ok(());
         }
-        let live = LiveMember { view, next: None, at: start.clone(), floor: start.clone(), lacks: vec![None; logs] };
+        let (lacks, cuts) = (vec![None; logs], vec![false; logs]);
+        let live = LiveMember { view, next: None, at: start.clone(), floor: start.clone(), lacks, cuts };
         running.phase = MemberPhase::Live(live);
         let nonce = running.process.nonce;
         let joins = !self.views[view].stayed.contains(&nonce);

@@ -26,10 +26,13 @@ impl RestartWorld<'_> {
             };
             let Some(source) = (0..self.seats.len()).find(is_source) else { continue };
             let theirs = self.seats[source].disk.logs[log].clone();
-            let own = &mut self.seats[seat].disk.logs[log];
             // Records that the other one does not have are not the group's, if its log reaches back far
             // enough.
-            let begins = theirs.records.first().map(|(position, _)| *position);
+            let record = self.seats[source].disk.record.as_ref();
+            let is_whole = theirs.holes.is_empty()
+                && record.is_some_and(|record| record.origins.iter().all(|origin| origin.name != log_name(log)));
+            let begins = theirs.records.first().map(|(position, _)| *position).filter(|_| !is_whole);
+            let own = &mut self.seats[seat].disk.logs[log];
             if own.last() >= begins {
                 let kept =
                     own.records.iter().take_while(|(position, _)| Some(*position) < begins || theirs.has(*position));

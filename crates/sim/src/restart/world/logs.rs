@@ -49,6 +49,7 @@ impl RestartWorld<'_> {
         let (deliveries, records) = (self.random.below(4) as usize, self.random.below(4) as usize);
         let (syncs, took) = (self.random.one_in(3), self.random.below(self.scene.sync_ns + 1));
         let logs_at_once = self.is_broken(RestartBroken::LogsAtOnce);
+        let before_delivery = self.scene.before_delivery;
         let now = self.now;
         let RestartWorld { seats, histories, views, .. } = self;
         let seat_state = &mut seats[seat];
@@ -57,8 +58,12 @@ impl RestartWorld<'_> {
         let MemberPhase::Live(live) = &mut running.phase else { return };
         let history = &histories[log];
         let end = views[live.view].next.map_or(history.entries().len(), |next| views[next].start[log]);
-        live.at[log] = (live.at[log] + deliveries).min(end).max(live.at[log]);
-        if live.lacks[log].is_some() && !logs_at_once {
+        live.at[log] = match before_delivery {
+            // Messages are logged before they are delivered.
+            true => end,
+            false => (live.at[log] + deliveries).min(end).max(live.at[log]),
+        };
+        if live.lacks[log].is_some() && !logs_at_once || live.cuts[log] {
             return;
         }
         let state = &mut seat_state.disk.logs[log];
@@ -259,24 +264,15 @@ impl RestartWorld<'_> {
             let last = chosen.last;
             self.note(|| format!("restart of view {:x}: log {log} continues after {last:?}", base.id.0));
             if let Some(last) = last.filter(|last| self.histories[log].index(*last).is_none()) {
-                self.revive(log, last)?;
+                let excused = |entry: &&RestartMessageEntry| self.is_excused(base, log, entry);
+                let excused = self.histories[log].entries().iter().filter(excused).map(|entry| entry.position);
+                self.revive(log, last, &excused.collect())?;
             }
             let here = |id: &MemberId| self.seats.iter().find(|seat| u64::from(seat.disk.number) == id.0);
             let (gone, left): (Vec<MemberId>, Vec<MemberId>) =
                 base.members.iter().copied().partition(|id| self.lost.contains(id) || here(id).is_none());
-            let has = |id: &MemberId, entry: &RestartMessageEntry| {
-                here(id).is_some_and(|seat| seat.disk.logs[log].has(entry.position))
-            };
-            let skips = |id: &MemberId, entry: &RestartMessageEntry| {
-                here(id).is_some_and(|seat| seat.disk.logs[log].skips(entry.position))
-            };
             let had = |entry: &RestartMessageEntry| gone.iter().any(|id| entry.synced.contains(&(id.0 as u32)));
-            let is_lost = |disk: &u32| self.destroyed.contains_key(disk) || self.given_up.contains(disk);
-            let is_excused = |entry: &RestartMessageEntry| {
-                entry.durable.is_some() && entry.synced.iter().all(is_lost)
-                    || had(entry) && !left.iter().any(|id| has(id, entry))
-                    || left.iter().all(|id| skips(id, entry))
-            };
+            let is_excused = |entry: &RestartMessageEntry| self.is_excused(base, log, entry);
             // Logs that have not caught up yet lack older messages, which others may have.
             let origin = |id: &MemberId| {
                 let record = here(id)?.disk.record.as_ref()?;
@@ -318,17 +314,38 @@ impl RestartWorld<'_> {
         Ok(())
     }
 
-    /// Takes messages back into the history that it had lost, from a log that has them.
-    fn revive(&mut self, log: usize, last: Position) -> Checked {
+    /// True if a message may be lost with this base, for one of the reasons of
+    /// [`restart_histories`](Self::restart_histories).
+    fn is_excused(&self, base: &View, log: usize, entry: &RestartMessageEntry) -> bool {
+        let here = |id: &MemberId| self.seats.iter().find(|seat| u64::from(seat.disk.number) == id.0);
+        let is_gone = |id: &&MemberId| self.lost.contains(id) || here(id).is_none();
+        let left = base.members.iter().filter(|id| !is_gone(id)).filter_map(here);
+        let mut gone = base.members.iter().filter(is_gone);
+        let is_lost = |disk: &u32| self.destroyed.contains_key(disk) || self.given_up.contains(disk);
+        let logs: Vec<_> = left.map(|seat| &seat.disk.logs[log]).collect();
+        entry.durable.is_some() && entry.synced.iter().all(is_lost)
+            || gone.any(|id| entry.synced.contains(&(id.0 as u32))) && !logs.iter().any(|log| log.has(entry.position))
+            || logs.iter().all(|log| log.skips(entry.position))
+    }
+
+    /// Takes messages back into the history that it had lost, from a log that has them. The history may
+    /// lose messages at these positions.
+    fn revive(&mut self, log: usize, last: Position, excused: &BTreeSet<Position>) -> Checked {
         let holder = self.seats.iter().find(|seat| seat.disk.logs[log].has(last));
-        let Some(records) = holder.map(|seat| seat.disk.logs[log].records.clone()) else {
+        let Some(state) = holder.map(|seat| seat.disk.logs[log].clone()) else {
             return DURABLE.broken(format!("a restart continues after {last:?}, which no log has"));
         };
+        let records = &state.records;
         let known = records.iter().take_while(|(position, _)| self.histories[log].index(*position).is_some()).count();
-        let end = self.histories[log].after(known.checked_sub(1).map(|index| records[index].0));
-        self.histories[log].cut(end, |_| false)?;
-        for (position, digest) in records.into_iter().skip(known).take_while(|(position, _)| *position <= last) {
-            self.histories[log].append(position, digest)?;
+        let mut end = self.histories[log].after(known.checked_sub(1).map(|index| records[index].0));
+        // The log has begun without these.
+        let is_skipped = |entry: &RestartMessageEntry| state.skips(entry.position);
+        while self.histories[log].entries().get(end).is_some_and(is_skipped) {
+            end += 1;
+        }
+        self.histories[log].cut(end, |entry| excused.contains(&entry.position))?;
+        for (position, digest) in records.iter().skip(known).take_while(|(position, _)| *position <= last) {
+            self.histories[log].append(*position, *digest)?;
         }
         Ok(())
     }

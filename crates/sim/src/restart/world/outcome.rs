@@ -59,6 +59,10 @@ counts! {
     joins,
     /// Views that members decided.
     view_changes,
+    /// Messages that were not part of the epoch in which they were sent.
+    trimmed,
+    /// Logs that were cut at the end of an epoch.
+    log_cuts,
     /// Groups without a quorum that an operator ended.
     blocked,
     /// Processes that crashed.
