@@ -2,7 +2,7 @@
 use crate::answer::Answer;
 use crate::error::{End, StartError};
 use crate::history::{
-    Base, Bound, Files, History, HistoryError, Preloading, Snapshotting, Then, before_epoch, position,
+    Base, Bound, Files, History, HistoryError, Joined, Preloading, Snapshotting, Then, before_epoch, position,
 };
 use crate::id::CallId;
 use crate::machine::{Applied, Checkpoint, Machine, Stopped};
@@ -11,10 +11,10 @@ use crate::state_machine::{StateMachine, command};
 use crate::waiting::{Inside, Key, Waiting};
 use crate::watch::Watches;
 use spindle::{
-    Batch, Ended, Handler, JoinError, LogAccess, LoggedExtent, MemberId, Position, ReplayedMessage, SharedPublisher,
-    Snapshot, State, SubgroupId, View, ViewChange,
+    Batch, Durability, Ended, Handler, JoinError, LogAccess, LoggedExtent, MemberId, Position, ReplayedMessage,
+    SharedPublisher, Snapshot, State, SubgroupId, View, ViewChange,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Cursor, Read};
 use std::panic::resume_unwind;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -71,9 +71,17 @@ pub(crate) struct Member<T: StateMachine> {
     /// The highest number of commands after which most members agreed with this one.
     agreed: u64,
     /// Whether it has the state of another member.
-    pub(crate) is_restored: bool,
+    is_restored: bool,
+    /// Whether that state is kept until it is on disk, and as much of it as there is.
+    keeps_state: bool,
+    joined: Option<Joined>,
     /// The thread that writes snapshots, if it does.
-    pub(crate) snapshotting: Option<Snapshotting>,
+    snapshotting: Option<Snapshotting>,
+    /// Whether the state can be made from this member's disk, and whether other members have to be told.
+    is_stored: bool,
+    stored_due: bool,
+    /// The members that have said the same of their disks.
+    stored: BTreeSet<MemberId>,
 }
 
 /// A digest that is compared with those of the other members.
@@ -91,12 +99,16 @@ struct Place {
     subgroup: Option<SubgroupId>,
     /// The members of the subgroup, the oldest first.
     members: Vec<MemberId>,
+    /// The disks that a message needs to be durable.
+    copies: usize,
     /// The handles keep the publisher, so that the group can finish when they are dropped.
     publisher: Weak<SharedPublisher>,
 }
 
 impl<T: StateMachine> Member<T> {
-    pub(crate) fn new(shared: Arc<Shared<T>>, name: &str) -> Member<T> {
+    /// Creates the handler. If it `keeps_state`, the state of another member that it gets becomes its
+    /// first snapshot.
+    pub(crate) fn new(shared: Arc<Shared<T>>, name: &str, keeps_state: bool) -> Member<T> {
         Member {
             shared,
             name: name.to_owned(),
@@ -105,12 +117,17 @@ impl<T: StateMachine> Member<T> {
             checkpoints: BTreeMap::new(),
             agreed: 0,
             is_restored: false,
+            keeps_state,
+            joined: None,
             snapshotting: None,
+            is_stored: false,
+            stored_due: false,
+            stored: BTreeSet::new(),
         }
     }
 
     pub(crate) fn enter(&mut self, me: MemberId, view: &View, publisher: Weak<SharedPublisher>) {
-        self.place = Some(Place { me, subgroup: None, members: vec![], publisher });
+        self.place = Some(Place { me, subgroup: None, members: vec![], copies: 0, publisher });
         self.look_at(view);
     }
 
@@ -125,31 +142,63 @@ impl<T: StateMachine> Member<T> {
         (first, preloading): (Option<Vec<u8>>, Preloading<T>),
         view: &View,
     ) -> Result<(), StartError> {
-        let machine = self.shared.read();
-        let settings = machine.settings().clone();
+        let settings = self.shared.read().settings().clone();
         let history = Arc::new(History::new(Files::of(&access), first, settings.clone(), preloading));
         let spec = view.subgroup(&self.name).map(|id| &view.subgroups[id.index()]);
         if self.is_restored {
             history.end_start();
         }
-        // The log lacks what the member has got as a state.
-        let base = spec.filter(|_| self.is_restored).and_then(|spec| {
+        // The log lacks what the member has got as a state. This thread does not encode it: nothing polls
+        // the member meanwhile.
+        let base = spec.zip(self.joined.take()).map(|(spec, joined)| {
             let at = (before_epoch(spec.epoch.unwrap_or(view.id)), spec.clock);
-            Some(Base { at, bytes: machine.try_snapshot().ok()? })
+            Base { at, joined }
         });
-        drop(machine);
+        // What was replayed, or a log from its first message.
+        (self.is_stored, self.stored_due) = (!self.is_restored, !self.is_restored);
         let started = Snapshotting::start(&history, access, base, &settings);
         self.snapshotting = started.map_err(|error| StartError::Join(JoinError::Thread(error)))?;
         let _ = self.shared.history.set(history);
         Ok(())
     }
 
+    /// Drops what is kept for a first snapshot: the subgroup has no log.
+    pub(crate) fn forget_state(&mut self) {
+        self.joined = None;
+    }
+
     fn look_at(&mut self, view: &View) {
         let Some(place) = &mut self.place else { return };
         place.subgroup = view.subgroup(&self.name);
         let ranks = place.subgroup.map(|id| view.subgroups[id.index()].members.clone()).unwrap_or_default();
-        place.members = ranks.iter().map(|rank| view.members[rank.index()]).collect();
+        let members: Vec<MemberId> = ranks.iter().map(|rank| view.members[rank.index()]).collect();
+        place.copies = match place.subgroup.map(|id| view.subgroups[id.index()].durability) {
+            Some(Durability::Logged { copies }) => copies as usize,
+            _ => 0,
+        };
+        // Members that have come know nothing of the disks of the others.
+        let has_come = |id: &MemberId| !place.members.contains(id);
+        self.stored_due |= self.is_stored && members.iter().any(has_come);
+        self.stored.retain(|id| members.contains(id) && !has_come(id));
+        place.members = members;
         self.raise_due = true;
+        self.let_prune_lost();
+    }
+
+    /// Says whether messages may be pruned that were on too few disks when members left: every member has
+    /// a state on its disk that contains them, and these are enough.
+    fn let_prune_lost(&self) {
+        let (Some(place), Some(snapshotting)) = (&self.place, &self.snapshotting) else { return };
+        let have_all = place.members.iter().all(|id| self.stored.contains(id));
+        snapshotting.let_prune_lost(have_all && place.members.len() >= place.copies);
+    }
+
+    /// Tells the others that the state can be made from this member's disk, once it can.
+    fn tell_stored(&mut self) {
+        if !self.is_stored && self.snapshotting.as_ref().is_some_and(Snapshotting::has_base) {
+            (self.is_stored, self.stored_due) = (true, true);
+        }
+        self.stored_due = self.stored_due && !self.send(&Message::Stored);
     }
 
     /// Applies a message and gives its outcome to the caller. If the machine stops, this member
@@ -225,6 +274,10 @@ impl<T: StateMachine> Member<T> {
                 tracing::info!(target: "spindle::object", version, "the group is at a version")
             }
             Applied::Digest(digest) => self.compare(sender, digest),
+            Applied::Stored => {
+                self.stored.insert(sender);
+                self.let_prune_lost();
+            }
             Applied::Asked { .. } | Applied::Ticked { .. } | Applied::Foreign => {}
         }
     }
@@ -299,12 +352,14 @@ impl<T: StateMachine> Handler for Member<T> {
             }
         });
         self.look_at_snapshots();
+        self.tell_stored();
         self.raise();
     }
 
     fn view_changed(&mut self, change: &ViewChange) {
         let _inside = Inside::enter();
         self.look_at(&change.new);
+        self.tell_stored();
         self.raise();
     }
 
@@ -325,6 +380,7 @@ impl<T: StateMachine> Handler for Member<T> {
         let restored = Machine::restore(&bytes, machine.settings().clone()).map_err(io::Error::other)?;
         *machine = restored;
         self.is_restored = true;
+        self.joined = self.keeps_state.then(|| Joined::new(bytes));
         Ok(())
     }
 
@@ -354,6 +410,10 @@ impl<T: StateMachine> Handler for Member<T> {
         if view.subgroups[subgroup.index()].name == self.name {
             // The machine keeps the reason for which it stops, and `join` returns it.
             let _ = self.shared.write().apply(message.sender_id, message.payload);
+            if self.joined.as_mut().is_some_and(|joined| !joined.learn(message.sender_id, message.payload)) {
+                tracing::warn!(target: "spindle::object", "too many messages came while this member joined: it writes no first snapshot");
+                self.joined = None;
+            }
         }
     }
 }

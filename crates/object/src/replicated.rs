@@ -67,7 +67,7 @@ impl<T: StateMachine> Replicated<T> {
         let is_logged = config.data_dir.is_some();
         let first = is_logged.then(|| shared.read().try_snapshot().ok()).flatten();
         let preloading = preload(&config, subgroup, shared.read().settings());
-        let mut member = Member::new(Arc::clone(&shared), subgroup);
+        let mut member = Member::new(Arc::clone(&shared), subgroup, is_logged);
         let mut node = config.learn(&mut member, &mut |_| {}, &AtomicBool::new(false))?;
         if let Some(stopped) = shared.read().stopped() {
             return Err(stopped.clone().into());
@@ -77,8 +77,9 @@ impl<T: StateMachine> Replicated<T> {
         }
         let publisher = Arc::new(node.publisher(subgroup)?.share());
         member.enter(node.id(), node.view(), Arc::downgrade(&publisher));
-        if let Some(access) = node.log(subgroup) {
-            member.begin_history(access, (first, preloading), node.view())?;
+        match node.log(subgroup) {
+            Some(access) => member.begin_history(access, (first, preloading), node.view())?,
+            None => member.forget_state(),
         }
         let (me, nonces) = (node.id(), Arc::new(AtomicU64::new(random())));
         let group = node.start(member)?;

@@ -15,13 +15,15 @@ use crate::waiting::Inside;
 use spindle::{LogAccess, MemberId, Position, ViewId};
 use spindle_log::{Error, Hold, LoggedMessage, Reader, Readers, SnapshotInfo, Snapshots, Version};
 
+mod base;
 mod preloading;
 mod snapshotting;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use base::{Base, Joined};
 pub(crate) use preloading::Preloading;
-pub(crate) use snapshotting::{Base, Snapshotting};
+pub(crate) use snapshotting::Snapshotting;
 
 /// How often a snapshot is looked for while the log is pruned meanwhile.
 const ATTEMPTS_MAX: u32 = 8;
