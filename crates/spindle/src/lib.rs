@@ -36,6 +36,7 @@ mod node;
 mod observing;
 mod old_logs;
 mod pace;
+mod queries;
 mod random;
 #[cfg(feature = "settings")]
 pub mod settings;
@@ -63,6 +64,7 @@ pub use logs::{CatchUpStatus, LogAccess, LogStatus};
 pub use metrics::Metrics;
 pub use node::{Node, Poll};
 pub use observing::{Missed, Observed, Observing};
+pub use queries::{Asked, IncomingQuery, Queries, QueryError};
 pub use shared::HandlerStatus;
 pub use spindle_core::control::{Address, AddressError, RackName, RackNameError};
 pub use spindle_core::control::{Adoption, Difference, SharedSettings};
