@@ -1,5 +1,6 @@
 //! The member's part on the polling thread: applies the messages of the subgroup.
 use crate::answer::Answer;
+use crate::answering::Answering;
 use crate::error::{End, StartError};
 use crate::history::{
     Base, Bound, Files, History, HistoryError, Joined, Preloading, Snapshotting, Then, before_epoch, position,
@@ -11,8 +12,8 @@ use crate::state_machine::{StateMachine, command};
 use crate::waiting::{Inside, Key, Waiting};
 use crate::watch::Watches;
 use spindle::{
-    Batch, Durability, Ended, Handler, JoinError, LogAccess, LoggedExtent, MemberId, Position, ReplayedMessage,
-    SharedPublisher, Snapshot, State, SubgroupId, View, ViewChange,
+    Batch, Durability, Ended, Handler, IncomingQuery, JoinError, LogAccess, LoggedExtent, MemberId, Position,
+    ReplayedMessage, SharedPublisher, Snapshot, State, SubgroupId, View, ViewChange,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Cursor, Read};
@@ -77,6 +78,8 @@ pub(crate) struct Member<T: StateMachine> {
     joined: Option<Joined>,
     /// The thread that writes snapshots, if it does.
     snapshotting: Option<Snapshotting>,
+    /// The thread that answers queries, if the type has some.
+    answering: Option<Answering>,
     /// Whether the state can be made from this member's disk, and whether other members have to be told.
     is_stored: bool,
     stored_due: bool,
@@ -120,6 +123,7 @@ impl<T: StateMachine> Member<T> {
             keeps_state,
             joined: None,
             snapshotting: None,
+            answering: None,
             is_stored: false,
             stored_due: false,
             stored: BTreeSet::new(),
@@ -159,6 +163,16 @@ impl<T: StateMachine> Member<T> {
         let started = Snapshotting::start(&history, access, base, &settings);
         self.snapshotting = started.map_err(|error| StartError::Join(JoinError::Thread(error)))?;
         let _ = self.shared.history.set(history);
+        Ok(())
+    }
+
+    /// Begins to answer queries of other members.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn begin_answers(&mut self) -> Result<(), StartError> {
+        let started = Answering::start(&self.shared);
+        self.answering = started.map_err(|error| StartError::Join(JoinError::Thread(error)))?;
         Ok(())
     }
 
@@ -351,6 +365,7 @@ impl<T: StateMachine> Handler for Member<T> {
                 self.apply(message.sender_id, message.payload);
             }
         });
+        self.answering.iter().for_each(Answering::note_moved);
         self.look_at_snapshots();
         self.tell_stored();
         self.raise();
@@ -361,6 +376,13 @@ impl<T: StateMachine> Handler for Member<T> {
         self.look_at(&change.new);
         self.tell_stored();
         self.raise();
+    }
+
+    fn query(&mut self, query: IncomingQuery) {
+        // Without queries, the member that asks learns that it gets no answer.
+        if let Some(answering) = &self.answering {
+            answering.take(query);
+        }
     }
 
     fn ended(&mut self, reason: Option<&Ended>) {
@@ -422,6 +444,7 @@ impl<T: StateMachine> Drop for Member<T> {
     fn drop(&mut self) {
         // The thread ends before the node, which owns the files.
         self.snapshotting = None;
+        self.answering = None;
         self.shared.end(End::Left);
     }
 }
