@@ -114,6 +114,23 @@ fn a_member_whose_log_lacks_the_first_messages_says_so() {
     let StartError::Stopped(Stopped::LogIncomplete { first: Some(_) }) = error else { panic!("{error}") };
 }
 
+/// The announcements in the log have the fingerprint, also before there is a snapshot.
+#[test]
+fn another_program_does_not_continue_a_log() {
+    let data = Data(Scratch::new("durable-other"));
+    let settings = |calls_kept| Settings { calls_kept, ..every(0) };
+    let members = data.join_with(&[1], |_| settings(256));
+    members[0].1.call_durable(&StoreCalls::add("sum".to_owned(), 1), LONG).unwrap();
+    finish(members);
+    assert_eq!(data.files(1, "snapshot-"), [""; 0]);
+    let started = Replicated::join(data.config(1, 1), "all", Store::default(), settings(7));
+    let error = started.map(|_| ()).unwrap_err();
+    let StartError::Stopped(Stopped::Fingerprint { version: 1, mine, group }) = error else { panic!("{error}") };
+    assert_ne!(mine, group);
+    // The right one does.
+    assert_alike(&data.join_with(&[1], |_| settings(256)), 1);
+}
+
 #[test]
 fn a_durable_call_is_on_all_disks_and_says_why_not() {
     let data = Data(Scratch::new("durable-calls"));
