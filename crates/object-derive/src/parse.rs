@@ -26,7 +26,7 @@ pub(crate) struct Commands {
     pub(crate) queries: Vec<Command>,
 }
 
-/// What a method is.
+/// The part of a method in the object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Command,

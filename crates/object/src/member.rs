@@ -158,7 +158,7 @@ impl<T: StateMachine> Member<T> {
             let at = (before_epoch(spec.epoch.unwrap_or(view.id)), spec.clock);
             Base { at, joined }
         });
-        // What was replayed, or a log from its first message.
+        // The state was made from the log and a snapshot, or the log begins with the first message.
         (self.is_stored, self.stored_due) = (!self.is_restored, !self.is_restored);
         let started = Snapshotting::start(&history, access, base, &settings);
         self.snapshotting = started.map_err(|error| StartError::Join(JoinError::Thread(error)))?;

@@ -162,8 +162,8 @@ mod tests {
         let mut members = BTreeSet::from([1, 2, 3, 4]);
         let mut queries = Queries::new(chance.next(1 << 40), &ids(members.clone()));
         // By number: whom a query asks, and whether it is open.
-        let (mut asked, mut network, mut ended): (BTreeMap<u64, (u64, bool)>, Vec<(u64, u64)>, u64) =
-            Default::default();
+        let mut asked: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
+        let (mut network, mut ended): (Vec<(u64, u64)>, u64) = Default::default();
         for _ in 0..200 {
             match chance.next(8) {
                 0..3 => {

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(settled(at(1, 0)), (at(1, 3), at(1, 3)));
         frontier.raise(rise(4, 6, false));
         assert_eq!(settled(at(1, 0)), (at(1, 3), at(4, 6)));
-        // Of a log that begins later, nothing is lost.
+        // A log that begins later has lost nothing.
         assert_eq!(settled(at(4, 0)), (at(4, 6), at(4, 6)));
         frontier.raise(rise(5, 2, true));
         assert_eq!((settled(at(3, 9)), settled(None)), ((at(1, 3), at(5, 2)), (at(5, 2), at(5, 2))));
