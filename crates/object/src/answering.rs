@@ -6,8 +6,8 @@
 //! - INV-QUERY-AFTER: an answer is from a state that contains at least as many messages of the order as
 //!   the query says. All members have the same messages in the same order, so it is that state or a later
 //!   one.
-use crate::member::Shared;
 use crate::query_message::{QueryOutcome, QueryReply, QueryRequest};
+use crate::shared::Shared;
 use crate::state_machine::{ExecuteError, StateMachine};
 use crate::waiting::Inside;
 use spindle::IncomingQuery;

@@ -28,6 +28,7 @@ mod read_at;
 mod replicated;
 mod sessions;
 mod settings;
+mod shared;
 mod snapshot;
 mod state_machine;
 mod waiting;

@@ -8,9 +8,9 @@ use crate::history::{
 use crate::id::CallId;
 use crate::machine::{Applied, Checkpoint, Machine, Stopped};
 use crate::message::Message;
+use crate::shared::Shared;
 use crate::state_machine::{StateMachine, command};
-use crate::waiting::{Inside, Key, Waiting};
-use crate::watch::Watches;
+use crate::waiting::{Inside, Key};
 use spindle::{
     Batch, Durability, Ended, Handler, IncomingQuery, JoinError, LogAccess, LoggedExtent, MemberId, Position,
     ReplayedMessage, SharedPublisher, Snapshot, State, SubgroupId, View, ViewChange,
@@ -18,47 +18,11 @@ use spindle::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Cursor, Read};
 use std::panic::resume_unwind;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Weak};
 
 /// The digests that are compared at a time. A digest is compared after the calls that were in the
 /// rings before it, which are a multiple of `Settings::calls_kept`.
 const CHECKPOINTS_MAX: usize = 1024;
-
-/// The state that the member and its handles share.
-#[derive(Debug)]
-pub(crate) struct Shared<T> {
-    machine: RwLock<Machine<T>>,
-    pub(crate) waiting: Waiting,
-    /// `Settings::calls_kept`, which calls read without the lock: a read may hold it for long.
-    pub(crate) calls_kept: u64,
-    /// The log, if the subgroup has one.
-    pub(crate) history: OnceLock<Arc<History<T>>>,
-    pub(crate) watches: Watches<T>,
-}
-
-impl<T: StateMachine> Shared<T> {
-    pub(crate) fn new(machine: Machine<T>) -> Shared<T> {
-        let calls_kept = u64::from(machine.settings().calls_kept.max(1));
-        let (waiting, history, watches) = Default::default();
-        Shared { machine: RwLock::new(machine), waiting, calls_kept, history, watches }
-    }
-
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Machine<T>> {
-        self.machine.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends all waits and watches, now and later.
-    fn end(&self, end: End) {
-        self.waiting.end(end);
-        if let Some(end) = self.waiting.ended() {
-            self.watches.end(&end);
-        }
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Machine<T>> {
-        self.machine.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The handler of a member.
 pub(crate) struct Member<T: StateMachine> {

@@ -4,9 +4,10 @@ use crate::error::{CallError, End, NotDone, ReadError, StartError, UnknownCause}
 use crate::history::Preloading;
 use crate::id::{CallId, SessionId};
 use crate::machine::Machine;
-use crate::member::{Member, Shared};
+use crate::member::Member;
 use crate::message::Message;
 use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::state_machine::{Call, StateMachine};
 use crate::waiting::{Inside, Key, Wait, block_on};
 use crate::watch::Watch;
