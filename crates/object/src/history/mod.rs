@@ -137,13 +137,18 @@ impl<T: StateMachine> History<T> {
         &self.log.readers
     }
 
-    /// Returns the version of the last message on disk, and its clock.
+    /// Returns the version of the last message on disk, and its clock; `None` if no message is there.
     ///
     /// # Errors
     /// [`HistoryError::Log`].
     pub(crate) fn end(&self) -> Result<Option<(Version, u64)>, HistoryError> {
         let Some(last) = self.log.readers.durable() else { return Ok(None) };
-        Ok(self.log.readers.reader().get(last)?.map(|record| (record.version, record.clock)))
+        match self.log.readers.reader().get(last) {
+            Ok(record) => Ok(record.map(|record| (record.version, record.clock))),
+            // A log that was emptied has no record yet, and its last version was pruned.
+            Err(Error::Pruned { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether there are messages below `end` behind the newest snapshot.
