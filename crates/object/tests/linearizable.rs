@@ -284,8 +284,8 @@ fn histories_with_a_kill_are_linearizable() {
     }
 }
 
-/// A member is stopped until the others have evicted it, and then continues. Neither its calls nor its reads
-/// may end as if it were still a member.
+/// A member is stopped until the others have evicted it, and then continues. Its calls and reads may not end
+/// as if it were still a member.
 #[test]
 fn histories_with_a_member_that_wakes_up_evicted_are_linearizable() {
     let mut scratch = Scratch::new("history-evicted");
