@@ -38,6 +38,11 @@ fn a_swap_succeeds_once_and_reads_are_the_latest() {
     terminals[2].wait_for_line("other = 1");
     terminals[0].write("set other 2");
     terminals[0].wait_for_line("now other = 2");
+    // The member with this id answers, with what this one has seen.
+    for member in 1..=3 {
+        assert_eq!(terminals[0].ask(&format!("ask {member} other"), "other"), "other = 2");
+    }
+    terminals[0].write("ask 9 other");
 
     let mut joiner = store();
     joiner.wait_for("entries", |line| line.ends_with(" has 2 entries"));

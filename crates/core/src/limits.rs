@@ -31,6 +31,8 @@ pub const CONTROL_MESSAGE_BYTES_MAX: usize = 16 << 10;
 pub const SETTINGS_BYTES_MAX: usize = 4 << 10;
 /// Objects that one control message asks for.
 pub const WANTED_MAX: usize = 16;
+/// Bytes in a query of one member by another, and in its answer, which travel beside a control message.
+pub const QUERY_BYTES_MAX: usize = 1 << 20;
 /// Words of a control message for the bootstrap of a group: an id and half a word for each member,
 /// and some more.
 pub const BOOTSTRAP_WORDS_MAX: usize = 3 * MEMBERS_MAX / 2 + 16;

@@ -56,7 +56,7 @@ pub use offline::{
 };
 pub use queue::Queue;
 pub use repair::repair;
-pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
+pub use snapshot::{PreparedSnapshot, SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
 pub use store::{Batch, DataDirectory, Store};
 pub use stream::{StreamEnd, StreamError, StreamPart, StreamReader, StreamWriter};
 pub use version::{Record, Version};

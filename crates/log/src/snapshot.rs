@@ -231,23 +231,47 @@ impl SnapshotWriter {
     ///
     /// # Errors
     /// As there.
-    pub fn finish_beside(mut self, kept: Option<Version>) -> Result<SnapshotInfo> {
+    pub fn finish_beside(self, kept: Option<Version>) -> Result<SnapshotInfo> {
+        self.prepare()?.put_beside(kept)
+    }
+
+    /// Makes the snapshot durable and reads it back, but does not put it in place: it does not count,
+    /// and a start removes it.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn prepare(mut self) -> Result<PreparedSnapshot> {
         if !self.block.is_empty() {
             self.end_block()?;
         }
         self.flush()?;
-        let snapshots = self.snapshots.clone();
-        let disk = &snapshots.disk;
-        let shown = disk.shown(&self.path);
-        write_all(&*self.file, &[&self.header.encode(snapshots.binding)], 0).during("write", &shown)?;
+        let shown = self.snapshots.disk.shown(&self.path);
+        let header = self.header.encode(self.snapshots.binding);
+        write_all(&*self.file, &[&header], 0).during("write", &shown)?;
         if !mutation!(SnapshotNotSynced) {
             self.file.sync_data().during("sync", &shown)?;
         }
-        let mut reader = SnapshotReader::new(self.file.clone(), shown.clone(), snapshots.binding, self.header);
+        let mut reader = SnapshotReader::new(self.file.clone(), shown, self.snapshots.binding, self.header);
         while reader.next()?.is_some() {}
-        let SnapshotHeader { version, clock, bytes, .. } = self.header;
-        disk.rename(&self.path, &snapshots.file(version)).during("rename", &shown)?;
-        self.is_done = true;
+        Ok(PreparedSnapshot(self))
+    }
+}
+
+/// A snapshot that is on disk, verified, and does not count yet. If it is dropped, its file is removed.
+pub struct PreparedSnapshot(SnapshotWriter);
+
+impl PreparedSnapshot {
+    /// Puts the snapshot in place, and removes older ones except for that of the version `kept`.
+    ///
+    /// # Errors
+    /// [`Error::Io`]. It can be tried again.
+    pub fn put_beside(&mut self, kept: Option<Version>) -> Result<SnapshotInfo> {
+        let SnapshotWriter { snapshots, path, header, is_done, .. } = &mut self.0;
+        let (SnapshotHeader { version, clock, bytes, .. }, disk) = (*header, &snapshots.disk);
+        if !*is_done {
+            disk.rename(path, &snapshots.file(version)).during("rename", &disk.shown(path))?;
+            *is_done = true;
+        }
         disk.sync_directory(&snapshots.path).during("sync", &disk.shown(&snapshots.path))?;
         snapshots.remove_below(version, kept)?;
         Ok(SnapshotInfo { version, clock, bytes })

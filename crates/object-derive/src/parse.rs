@@ -1,12 +1,12 @@
-//! Reads the methods that are commands.
+//! Reads the methods that are commands or queries.
 use proc_macro2::Span;
 use quote::ToTokens;
 use std::collections::BTreeMap;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{
-    Error, FnArg, Ident, ImplItem, ImplItemFn, ItemImpl, LitInt, Pat, Result, ReturnType, Token, Type, Visibility,
-    parse_quote,
+    Attribute as Attr, Error, FnArg, Ident, ImplItem, ImplItemFn, ItemImpl, LitInt, Pat, Result, ReturnType, Token,
+    Type, Visibility, parse_quote,
 };
 
 /// The most arguments: serde implements its traits for tuples of this length.
@@ -23,9 +23,46 @@ pub(crate) struct Commands {
     pub(crate) name: Ident,
     pub(crate) state: u32,
     pub(crate) commands: Vec<Command>,
+    pub(crate) queries: Vec<Command>,
 }
 
-/// One command.
+/// The part of a method in the object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Command,
+    Query,
+}
+
+impl Role {
+    /// Returns the role by the attributes of a method, and removes its attribute.
+    fn take(method: &mut ImplItemFn) -> Result<Option<(Role, Attr)>> {
+        let is_role = |attribute: &Attr| Role::of(attribute).is_some();
+        let Some(at) = method.attrs.iter().position(is_role) else { return Ok(None) };
+        let attribute = method.attrs.remove(at);
+        let role = Role::of(&attribute).expect("it was found by that");
+        if let Some(second) = method.attrs.iter().find(|attribute| is_role(attribute)) {
+            let message = match Role::of(second) == Some(role) {
+                true => format!("one `#[{}]` is enough", role.name()),
+                false => "a method is a command or a query".to_owned(),
+            };
+            return Err(Error::new(second.span(), message));
+        }
+        Ok(Some((role, attribute)))
+    }
+
+    fn of(attribute: &Attr) -> Option<Role> {
+        [Role::Command, Role::Query].into_iter().find(|role| attribute.path().is_ident(role.name()))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Role::Command => "command",
+            Role::Query => "query",
+        }
+    }
+}
+
+/// One command, or one query.
 pub(crate) struct Command {
     pub(crate) id: u32,
     pub(crate) object: Ident,
@@ -81,37 +118,38 @@ impl Commands {
             _ => None,
         };
         let name = name.ok_or_else(|| Error::new(object.span(), "an object is a struct or an enum with a name"))?;
-        let mut commands = vec![];
-        let mut names: BTreeMap<u32, Ident> = BTreeMap::new();
+        let (mut commands, mut queries) = (vec![], vec![]);
+        let (mut of_commands, mut of_queries): (BTreeMap<u32, Ident>, BTreeMap<u32, Ident>) = Default::default();
         for method in item.items.iter_mut() {
             let ImplItem::Fn(method) = method else { continue };
-            let Some(command) = Command::read(method, &name)? else { continue };
+            let Some((role, attribute)) = Role::take(method)? else { continue };
+            let command = Command::read(method, role, &attribute, &name)?;
+            let (names, list) = match role {
+                Role::Command => (&mut of_commands, &mut commands),
+                Role::Query => (&mut of_queries, &mut queries),
+            };
             if let Some(other) = names.insert(command.id, command.name.clone()) {
                 let message =
                     format!("`{}` and `{other}` have the same number {}: give one an `id`", command.name, command.id);
                 return Err(Error::new(command.name.span(), message));
             }
-            commands.push(command);
+            list.push(command);
         }
         if commands.is_empty() {
             return Err(Error::new(Span::call_site(), "no method is a command: mark some with `#[command]`"));
         }
-        Ok(Commands { object, name, state: attribute.state, commands })
+        Ok(Commands { object, name, state: attribute.state, commands, queries })
     }
 }
 
 impl Command {
-    /// Returns `None` if the method is no command.
-    fn read(method: &mut ImplItemFn, object: &Ident) -> Result<Option<Command>> {
-        let Some(at) = method.attrs.iter().position(|attribute| attribute.path().is_ident("command")) else {
-            return Ok(None);
-        };
-        let attribute = method.attrs.remove(at);
-        if let Some(second) = method.attrs.iter().find(|attribute| attribute.path().is_ident("command")) {
-            return Err(Error::new(second.span(), "one `#[command]` is enough"));
-        }
+    fn read(method: &ImplItemFn, role: Role, attribute: &Attr, object: &Ident) -> Result<Command> {
+        let a_role = format!("a {}", role.name());
         if let Some(cfg) = method.attrs.iter().find(|attribute| attribute.path().is_ident("cfg")) {
-            return Err(Error::new(cfg.span(), "a command can't depend on the build: all members need the same ones"));
+            return Err(Error::new(
+                cfg.span(),
+                format!("{a_role} can't depend on the build: all members need the same ones"),
+            ));
         }
         let name = method.sig.ident.clone();
         let (mut id, mut since) = (fnv1a(&name.to_string()), 1);
@@ -119,27 +157,43 @@ impl Command {
             for (key, value) in list.parse_args_with(keys)? {
                 match key.to_string().as_str() {
                     "id" => id = value,
+                    "since" if role == Role::Query => {
+                        return Err(Error::new(key.span(), "a query has no version: its number is its only key"));
+                    }
                     "since" if value == 0 => return Err(Error::new(key.span(), "versions begin with 1")),
                     "since" => since = value,
+                    _ if role == Role::Query => {
+                        return Err(Error::new(key.span(), "unknown key: `query` has the key `id`"));
+                    }
                     _ => return Err(Error::new(key.span(), "unknown key: `command` has the keys `id` and `since`")),
                 }
             }
         }
         let signature = &method.sig;
         if let Some(asyncness) = &signature.asyncness {
-            return Err(Error::new(asyncness.span(), "a command can't be async: it may wait for nothing"));
+            return Err(Error::new(asyncness.span(), format!("{a_role} can't be async: it may wait for nothing")));
         }
         if !signature.generics.params.is_empty() {
-            return Err(Error::new(signature.generics.span(), "a command can't be generic: write the types out"));
+            return Err(Error::new(
+                signature.generics.span(),
+                format!("{a_role} can't be generic: write the types out"),
+            ));
         }
         let mut inputs = signature.inputs.iter();
         match inputs.next() {
+            Some(FnArg::Receiver(this)) if role == Role::Query && this.mutability.is_some() => {
+                return Err(Error::new(this.span(), "a query takes `&self`: it changes nothing"));
+            }
             Some(FnArg::Receiver(this)) if this.reference.is_some() && this.colon_token.is_none() => {}
+            _ if role == Role::Query => return Err(Error::new(name.span(), "a query takes `&self`")),
             _ => return Err(Error::new(name.span(), "a command takes `&mut self`")),
         }
         let (mut takes_context, mut arguments, mut types) = (false, vec![], vec![]);
         for (i, input) in inputs.enumerate() {
             let FnArg::Typed(input) = input else { continue };
+            if is_context(&input.ty) && role == Role::Query {
+                return Err(Error::new(input.span(), "a query has no context: it has no place in the order"));
+            }
             if is_context(&input.ty) {
                 if i > 0 {
                     return Err(Error::new(input.span(), "the context is the first argument after `self`"));
@@ -158,13 +212,13 @@ impl Command {
                 Pat::Ident(pattern) if pattern.by_ref.is_none() && pattern.subpat.is_none() => {
                     arguments.push(pattern.ident.clone());
                 }
-                other => return Err(Error::new(other.span(), "an argument of a command is a name, no pattern")),
+                other => return Err(Error::new(other.span(), "an argument is a name, no pattern")),
             }
             types.push((*input.ty).clone());
         }
         if types.len() > ARGUMENTS_MAX {
             let message =
-                format!("a command has up to {ARGUMENTS_MAX} arguments, and this has {}: pass a struct", types.len());
+                format!("{a_role} has up to {ARGUMENTS_MAX} arguments, and this has {}: pass a struct", types.len());
             return Err(Error::new(name.span(), message));
         }
         let reply = match &signature.output {
@@ -178,14 +232,14 @@ impl Command {
         let listed: Vec<String> = types.iter().map(text).collect();
         let signature = format!("({})->{}", listed.join(","), text(&reply));
         let (object, visibility) = (object.clone(), method.vis.clone());
-        Ok(Some(Command { id, object, name, visibility, since, signature, takes_context, arguments, types, reply }))
+        Ok(Command { id, object, name, visibility, since, signature, takes_context, arguments, types, reply })
     }
 }
 
 /// Refuses types that mean something else outside of the block.
 fn check_type(of: &Type) -> Result<()> {
     if let Type::ImplTrait(found) = of {
-        return Err(Error::new(found.span(), "a command can't be generic: write the type out"));
+        return Err(Error::new(found.span(), "commands and queries can't be generic: write the type out"));
     }
     let mentions_self = |tokens: proc_macro2::TokenStream| mentions(tokens, "Self");
     if mentions_self(of.to_token_stream()) {

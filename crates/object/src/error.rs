@@ -2,7 +2,7 @@
 use crate::answer::Refusal;
 use crate::id::CallId;
 use crate::machine::Stopped;
-use spindle::{Ended, HandleError, JoinError, NotDelivered, NotDurable, Position, SendError};
+use spindle::{Ended, HandleError, JoinError, MemberId, NotDelivered, NotDurable, Position, SendError};
 use std::time::{Duration, SystemTime};
 
 /// Why no reply was returned.
@@ -147,13 +147,80 @@ pub enum ReadError {
     Send(#[from] SendError),
 }
 
-/// A capability that objects lack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+/// Why a query has no reply.
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unsupported {
-    /// Queries of one other member.
-    #[error("spindle has no messages to one member: read here, or call a command")]
-    Query,
+pub enum QueryError {
+    /// The caller is a command or an upcall of the object.
+    #[error("a command may not ask through the handle: it runs on the thread that would take the answer; use `self`")]
+    InHandler,
+    /// The arguments can't be encoded.
+    #[error("the arguments can't be encoded: {0}")]
+    Encode(postcard::Error),
+    /// The member did not answer: it is gone, it did not answer in time, or the answer is too long.
+    #[error(transparent)]
+    NotAnswered(#[from] spindle::QueryError),
+    /// The member did not come in time to the state that this member has.
+    #[error("member {member} has applied {has} messages, fewer than this member: see why it lags, or ask another one")]
+    Behind {
+        /// The member that was asked.
+        member: MemberId,
+        /// The messages that it has applied.
+        has: u64,
+    },
+    /// This member was asked, and has not come to the state of an earlier answer.
+    #[error("this member is not up to date: {0}")]
+    NotUpToDate(ReadError),
+    /// The program of the member has no such query.
+    #[error("the program of member {member} has no query {query}: run the same version, or ask another member")]
+    Unknown {
+        /// The member that was asked.
+        member: MemberId,
+        /// The name of the query.
+        query: &'static str,
+    },
+    /// The query has other types in the program of the member.
+    #[error("the query {query} of member {member} has other types: run the same version, or ask another member")]
+    OtherTypes {
+        /// The member that was asked.
+        member: MemberId,
+        /// The name of the query.
+        query: &'static str,
+    },
+    /// The arguments or the reply can't be encoded or decoded.
+    #[error(
+        "the arguments or the reply of the query {query} to member {member} can't be encoded or decoded: a type differs between both \
+         programs, or its serde implementation fails"
+    )]
+    NotEncoded {
+        /// The member that was asked.
+        member: MemberId,
+        /// The name of the query.
+        query: &'static str,
+    },
+    /// The query has panicked. The member continues: its object has not changed.
+    #[error("the query {query} panicked at member {member}: correct it; the member's log has the message")]
+    Panicked {
+        /// The member that was asked.
+        member: MemberId,
+        /// The name of the query.
+        query: &'static str,
+    },
+    /// The object of the member has stopped.
+    #[error("the object of member {member} has stopped: ask another member")]
+    Stopped {
+        /// The member that was asked.
+        member: MemberId,
+    },
+    /// The answer is not that of an object.
+    #[error("member {member} answers in another format: run the same version of the library at all members")]
+    Foreign {
+        /// The member that was asked.
+        member: MemberId,
+    },
+    /// This member is no longer in the group.
+    #[error(transparent)]
+    End(#[from] End),
 }
 
 /// Why no earlier state was read.

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod answering;
 mod context;
 mod durable;
 mod error;
@@ -21,10 +22,13 @@ mod id;
 mod machine;
 mod member;
 mod message;
+mod query;
+mod query_message;
 mod read_at;
 mod replicated;
 mod sessions;
 mod settings;
+mod shared;
 mod snapshot;
 mod state_machine;
 mod waiting;
@@ -32,7 +36,7 @@ mod watch;
 
 pub use answer::{Answer, Refusal};
 pub use context::Context;
-pub use error::{CallError, DurableError, End, NotDone, ReadAtError, ReadError, StartError, UnknownCause, Unsupported};
+pub use error::{CallError, DurableError, End, NotDone, QueryError, ReadAtError, ReadError, StartError, UnknownCause};
 pub use id::{CallId, CallIdError, SessionId};
 pub use machine::{Applied, Checkpoint, Machine, Stopped};
 pub use message::Message;
@@ -41,5 +45,7 @@ pub use replicated::Replicated;
 pub use settings::Settings;
 pub use snapshot::RestoreError;
 pub use spindle_object_derive::commands;
-pub use state_machine::{Call, CommandSpec, ExecuteError, StateMachine, decode_arguments, encode_reply, fingerprint};
+pub use state_machine::{
+    Call, CommandSpec, ExecuteError, Query, QuerySpec, StateMachine, decode_arguments, encode_reply, fingerprint,
+};
 pub use watch::{Changed, Watch};

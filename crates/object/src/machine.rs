@@ -148,6 +148,8 @@ pub enum Applied {
     },
     /// The sender has this digest.
     Digest(Checkpoint),
+    /// The sender could make its state from its disk.
+    Stored,
     /// The bytes are no message of an object.
     Foreign,
 }
@@ -256,6 +258,7 @@ impl<T: StateMachine> Machine<T> {
         match *message {
             Message::Tick { nonce } => return Ok(Applied::Ticked { nonce }),
             Message::Digest { commands, digest } => return Ok(Applied::Digest(Checkpoint { commands, digest })),
+            Message::Stored => return Ok(Applied::Stored),
             _ => self.head.messages += 1,
         }
         match *message {
@@ -275,7 +278,7 @@ impl<T: StateMachine> Machine<T> {
             }
             Message::Announce { version, fingerprint } => self.announced(sender, version, fingerprint),
             Message::Raise { version, fingerprint } => self.raised(version, fingerprint),
-            Message::Tick { .. } | Message::Digest { .. } => Ok(Applied::Foreign),
+            Message::Tick { .. } | Message::Digest { .. } | Message::Stored => Ok(Applied::Foreign),
         }
     }
 

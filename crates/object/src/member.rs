@@ -1,63 +1,28 @@
 //! The member's part on the polling thread: applies the messages of the subgroup.
 use crate::answer::Answer;
+use crate::answering::Answering;
 use crate::error::{End, StartError};
 use crate::history::{
-    Base, Bound, Files, History, HistoryError, Preloading, Snapshotting, Then, before_epoch, position,
+    Base, Bound, Files, History, HistoryError, Joined, Preloading, Snapshotting, Then, before_epoch, position,
 };
 use crate::id::CallId;
 use crate::machine::{Applied, Checkpoint, Machine, Stopped};
 use crate::message::Message;
+use crate::shared::Shared;
 use crate::state_machine::{StateMachine, command};
-use crate::waiting::{Inside, Key, Waiting};
-use crate::watch::Watches;
+use crate::waiting::{Inside, Key};
 use spindle::{
-    Batch, Ended, Handler, JoinError, LogAccess, LoggedExtent, MemberId, Position, ReplayedMessage, SharedPublisher,
-    Snapshot, State, SubgroupId, View, ViewChange,
+    Batch, Durability, Ended, Handler, IncomingQuery, JoinError, LogAccess, LoggedExtent, MemberId, Position,
+    ReplayedMessage, SharedPublisher, Snapshot, State, SubgroupId, View, ViewChange,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Cursor, Read};
 use std::panic::resume_unwind;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Weak};
 
 /// The digests that are compared at a time. A digest is compared after the calls that were in the
 /// rings before it, which are a multiple of `Settings::calls_kept`.
 const CHECKPOINTS_MAX: usize = 1024;
-
-/// The state that the member and its handles share.
-#[derive(Debug)]
-pub(crate) struct Shared<T> {
-    machine: RwLock<Machine<T>>,
-    pub(crate) waiting: Waiting,
-    /// `Settings::calls_kept`, which calls read without the lock: a read may hold it for long.
-    pub(crate) calls_kept: u64,
-    /// The log, if the subgroup has one.
-    pub(crate) history: OnceLock<Arc<History<T>>>,
-    pub(crate) watches: Watches<T>,
-}
-
-impl<T: StateMachine> Shared<T> {
-    pub(crate) fn new(machine: Machine<T>) -> Shared<T> {
-        let calls_kept = u64::from(machine.settings().calls_kept.max(1));
-        let (waiting, history, watches) = Default::default();
-        Shared { machine: RwLock::new(machine), waiting, calls_kept, history, watches }
-    }
-
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Machine<T>> {
-        self.machine.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends all waits and watches, now and later.
-    fn end(&self, end: End) {
-        self.waiting.end(end);
-        if let Some(end) = self.waiting.ended() {
-            self.watches.end(&end);
-        }
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Machine<T>> {
-        self.machine.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The handler of a member.
 pub(crate) struct Member<T: StateMachine> {
@@ -71,9 +36,19 @@ pub(crate) struct Member<T: StateMachine> {
     /// The highest number of commands after which most members agreed with this one.
     agreed: u64,
     /// Whether it has the state of another member.
-    pub(crate) is_restored: bool,
+    is_restored: bool,
+    /// Whether that state is kept until it is on disk, and as much of it as there is.
+    keeps_state: bool,
+    joined: Option<Joined>,
     /// The thread that writes snapshots, if it does.
-    pub(crate) snapshotting: Option<Snapshotting>,
+    snapshotting: Option<Snapshotting>,
+    /// The thread that answers queries, if the type has some.
+    answering: Option<Answering>,
+    /// Whether the state can be made from this member's disk, and whether other members have to be told.
+    is_stored: bool,
+    stored_due: bool,
+    /// The members that have said the same of their disks.
+    stored: BTreeSet<MemberId>,
 }
 
 /// A digest that is compared with those of the other members.
@@ -91,12 +66,16 @@ struct Place {
     subgroup: Option<SubgroupId>,
     /// The members of the subgroup, the oldest first.
     members: Vec<MemberId>,
+    /// The disks that a message needs to be durable.
+    copies: usize,
     /// The handles keep the publisher, so that the group can finish when they are dropped.
     publisher: Weak<SharedPublisher>,
 }
 
 impl<T: StateMachine> Member<T> {
-    pub(crate) fn new(shared: Arc<Shared<T>>, name: &str) -> Member<T> {
+    /// Creates the handler. If it `keeps_state`, the state of another member that it gets becomes its
+    /// first snapshot.
+    pub(crate) fn new(shared: Arc<Shared<T>>, name: &str, keeps_state: bool) -> Member<T> {
         Member {
             shared,
             name: name.to_owned(),
@@ -105,12 +84,18 @@ impl<T: StateMachine> Member<T> {
             checkpoints: BTreeMap::new(),
             agreed: 0,
             is_restored: false,
+            keeps_state,
+            joined: None,
             snapshotting: None,
+            answering: None,
+            is_stored: false,
+            stored_due: false,
+            stored: BTreeSet::new(),
         }
     }
 
     pub(crate) fn enter(&mut self, me: MemberId, view: &View, publisher: Weak<SharedPublisher>) {
-        self.place = Some(Place { me, subgroup: None, members: vec![], publisher });
+        self.place = Some(Place { me, subgroup: None, members: vec![], copies: 0, publisher });
         self.look_at(view);
     }
 
@@ -125,31 +110,73 @@ impl<T: StateMachine> Member<T> {
         (first, preloading): (Option<Vec<u8>>, Preloading<T>),
         view: &View,
     ) -> Result<(), StartError> {
-        let machine = self.shared.read();
-        let settings = machine.settings().clone();
+        let settings = self.shared.read().settings().clone();
         let history = Arc::new(History::new(Files::of(&access), first, settings.clone(), preloading));
         let spec = view.subgroup(&self.name).map(|id| &view.subgroups[id.index()]);
         if self.is_restored {
             history.end_start();
         }
-        // The log lacks what the member has got as a state.
-        let base = spec.filter(|_| self.is_restored).and_then(|spec| {
+        // The log lacks what the member has got as a state. This thread does not encode it: nothing polls
+        // the member meanwhile.
+        let base = spec.zip(self.joined.take()).map(|(spec, joined)| {
             let at = (before_epoch(spec.epoch.unwrap_or(view.id)), spec.clock);
-            Some(Base { at, bytes: machine.try_snapshot().ok()? })
+            Base { at, joined }
         });
-        drop(machine);
+        // The state was made from the log and a snapshot, or the log begins with the first message.
+        (self.is_stored, self.stored_due) = (!self.is_restored, !self.is_restored);
         let started = Snapshotting::start(&history, access, base, &settings);
         self.snapshotting = started.map_err(|error| StartError::Join(JoinError::Thread(error)))?;
         let _ = self.shared.history.set(history);
         Ok(())
     }
 
+    /// Begins to answer queries of other members.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn begin_answers(&mut self) -> Result<(), StartError> {
+        let started = Answering::start(&self.shared);
+        self.answering = started.map_err(|error| StartError::Join(JoinError::Thread(error)))?;
+        Ok(())
+    }
+
+    /// Drops what is kept for a first snapshot: the subgroup has no log.
+    pub(crate) fn forget_state(&mut self) {
+        self.joined = None;
+    }
+
     fn look_at(&mut self, view: &View) {
         let Some(place) = &mut self.place else { return };
         place.subgroup = view.subgroup(&self.name);
         let ranks = place.subgroup.map(|id| view.subgroups[id.index()].members.clone()).unwrap_or_default();
-        place.members = ranks.iter().map(|rank| view.members[rank.index()]).collect();
+        let members: Vec<MemberId> = ranks.iter().map(|rank| view.members[rank.index()]).collect();
+        place.copies = match place.subgroup.map(|id| view.subgroups[id.index()].durability) {
+            Some(Durability::Logged { copies }) => copies as usize,
+            _ => 0,
+        };
+        // Members that have come know nothing of the disks of the others.
+        let has_come = |id: &MemberId| !place.members.contains(id);
+        self.stored_due |= self.is_stored && members.iter().any(has_come);
+        self.stored.retain(|id| members.contains(id) && !has_come(id));
+        place.members = members;
         self.raise_due = true;
+        self.let_prune_lost();
+    }
+
+    /// Says whether messages may be pruned that were on too few disks when members left: every member has
+    /// a state on its disk that contains them, and these are enough.
+    fn let_prune_lost(&self) {
+        let (Some(place), Some(snapshotting)) = (&self.place, &self.snapshotting) else { return };
+        let have_all = place.members.iter().all(|id| self.stored.contains(id));
+        snapshotting.let_prune_lost(have_all && place.members.len() >= place.copies);
+    }
+
+    /// Tells the others that the state can be made from this member's disk, once it can.
+    fn tell_stored(&mut self) {
+        if !self.is_stored && self.snapshotting.as_ref().is_some_and(Snapshotting::has_base) {
+            (self.is_stored, self.stored_due) = (true, true);
+        }
+        self.stored_due = self.stored_due && !self.send(&Message::Stored);
     }
 
     /// Applies a message and gives its outcome to the caller. If the machine stops, this member
@@ -225,6 +252,10 @@ impl<T: StateMachine> Member<T> {
                 tracing::info!(target: "spindle::object", version, "the group is at a version")
             }
             Applied::Digest(digest) => self.compare(sender, digest),
+            Applied::Stored => {
+                self.stored.insert(sender);
+                self.let_prune_lost();
+            }
             Applied::Asked { .. } | Applied::Ticked { .. } | Applied::Foreign => {}
         }
     }
@@ -298,14 +329,24 @@ impl<T: StateMachine> Handler for Member<T> {
                 self.apply(message.sender_id, message.payload);
             }
         });
+        self.answering.iter().for_each(Answering::note_moved);
         self.look_at_snapshots();
+        self.tell_stored();
         self.raise();
     }
 
     fn view_changed(&mut self, change: &ViewChange) {
         let _inside = Inside::enter();
         self.look_at(&change.new);
+        self.tell_stored();
         self.raise();
+    }
+
+    fn query(&mut self, query: IncomingQuery) {
+        // Without queries, the member that asks learns that it gets no answer.
+        if let Some(answering) = &self.answering {
+            answering.take(query);
+        }
     }
 
     fn ended(&mut self, reason: Option<&Ended>) {
@@ -325,6 +366,7 @@ impl<T: StateMachine> Handler for Member<T> {
         let restored = Machine::restore(&bytes, machine.settings().clone()).map_err(io::Error::other)?;
         *machine = restored;
         self.is_restored = true;
+        self.joined = self.keeps_state.then(|| Joined::new(bytes));
         Ok(())
     }
 
@@ -354,6 +396,10 @@ impl<T: StateMachine> Handler for Member<T> {
         if view.subgroups[subgroup.index()].name == self.name {
             // The machine keeps the reason for which it stops, and `join` returns it.
             let _ = self.shared.write().apply(message.sender_id, message.payload);
+            if self.joined.as_mut().is_some_and(|joined| !joined.learn(message.sender_id, message.payload)) {
+                tracing::warn!(target: "spindle::object", "too many messages came while this member joined: it writes no first snapshot");
+                self.joined = None;
+            }
         }
     }
 }
@@ -362,6 +408,7 @@ impl<T: StateMachine> Drop for Member<T> {
     fn drop(&mut self) {
         // The thread ends before the node, which owns the files.
         self.snapshotting = None;
+        self.answering = None;
         self.shared.end(End::Left);
     }
 }

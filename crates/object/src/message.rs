@@ -69,6 +69,9 @@ pub enum Message<'a> {
         /// The digest.
         digest: u64,
     },
+    /// The disk of the sender has all messages that the sender has logged, and a state with all before
+    /// those. It changes nothing.
+    Stored,
 }
 
 impl Message<'_> {

@@ -1,17 +1,18 @@
 //! The handle of a replicated object.
 use crate::answer::{Answer, Refusal};
-use crate::error::{CallError, End, NotDone, ReadError, StartError, UnknownCause, Unsupported};
+use crate::error::{CallError, End, NotDone, ReadError, StartError, UnknownCause};
 use crate::history::Preloading;
 use crate::id::{CallId, SessionId};
 use crate::machine::Machine;
-use crate::member::{Member, Shared};
+use crate::member::Member;
 use crate::message::Message;
 use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::state_machine::{Call, StateMachine};
 use crate::waiting::{Inside, Key, Wait, block_on};
 use crate::watch::Watch;
 use serde::de::DeserializeOwned;
-use spindle::{Config, Group, MemberId, Order, Outcome, Receipt, SendError, SharedPublisher};
+use spindle::{Config, Group, MemberId, Order, Outcome, Queries, Receipt, SendError, SharedPublisher};
 use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
@@ -30,12 +31,16 @@ pub struct Replicated<T> {
     publisher: Arc<SharedPublisher>,
     me: MemberId,
     nonces: Arc<AtomicU64>,
+    pub(crate) queries: Queries,
+    /// The most messages that the state of an answer of another member contained.
+    pub(crate) seen: Arc<AtomicU64>,
 }
 
 impl<T> Clone for Replicated<T> {
     fn clone(&self) -> Replicated<T> {
         let (shared, publisher) = (Arc::clone(&self.shared), Arc::clone(&self.publisher));
-        Replicated { shared, publisher, me: self.me, nonces: Arc::clone(&self.nonces) }
+        let (queries, seen) = (self.queries.clone(), Arc::clone(&self.seen));
+        Replicated { shared, publisher, me: self.me, nonces: Arc::clone(&self.nonces), queries, seen }
     }
 }
 
@@ -67,7 +72,7 @@ impl<T: StateMachine> Replicated<T> {
         let is_logged = config.data_dir.is_some();
         let first = is_logged.then(|| shared.read().try_snapshot().ok()).flatten();
         let preloading = preload(&config, subgroup, shared.read().settings());
-        let mut member = Member::new(Arc::clone(&shared), subgroup);
+        let mut member = Member::new(Arc::clone(&shared), subgroup, is_logged);
         let mut node = config.learn(&mut member, &mut |_| {}, &AtomicBool::new(false))?;
         if let Some(stopped) = shared.read().stopped() {
             return Err(stopped.clone().into());
@@ -77,12 +82,15 @@ impl<T: StateMachine> Replicated<T> {
         }
         let publisher = Arc::new(node.publisher(subgroup)?.share());
         member.enter(node.id(), node.view(), Arc::downgrade(&publisher));
-        if let Some(access) = node.log(subgroup) {
-            member.begin_history(access, (first, preloading), node.view())?;
+        match node.log(subgroup) {
+            Some(access) => member.begin_history(access, (first, preloading), node.view())?,
+            None => member.forget_state(),
         }
         let (me, nonces) = (node.id(), Arc::new(AtomicU64::new(random())));
+        member.begin_answers()?;
+        let (queries, seen) = (node.queries(), Arc::default());
         let group = node.start(member)?;
-        let replicated = Replicated { shared, publisher, me, nonces };
+        let replicated = Replicated { shared, publisher, me, nonces, queries, seen };
         let announced = block_on(replicated.announce(), deadline(timeout));
         match announced.unwrap_or(Err(NotDone::TimedOut { waited: timeout })) {
             Ok(()) => Ok((group, replicated)),
@@ -265,14 +273,6 @@ impl<T: StateMachine> Replicated<T> {
             self.shared.watches.end(&end);
         }
         Ok(watch)
-    }
-
-    /// Asks one other member. There is no such message: the result is always an error.
-    ///
-    /// # Errors
-    /// [`Unsupported::Query`].
-    pub fn query<R>(&self, _member: MemberId, _call: &Call<T, R>) -> Result<R, Unsupported> {
-        Err(Unsupported::Query)
     }
 
     /// Returns the number of commands that this member has executed.

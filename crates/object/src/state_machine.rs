@@ -28,6 +28,17 @@ pub trait StateMachine: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// # Errors
     /// [`ExecuteError`]. Except for [`ExecuteError::Reply`], the state is unchanged.
     fn execute(&mut self, command: u32, arguments: &[u8], context: &mut Context) -> Result<Vec<u8>, ExecuteError>;
+
+    /// The queries.
+    const QUERIES: &'static [QuerySpec] = &[];
+
+    /// Answers a query, and returns the encoded reply.
+    ///
+    /// # Errors
+    /// [`ExecuteError`].
+    fn answer(&self, query: u32, _arguments: &[u8]) -> Result<Vec<u8>, ExecuteError> {
+        Err(ExecuteError::UnknownCommand { id: query })
+    }
 }
 
 /// The description of a command.
@@ -43,12 +54,31 @@ pub struct CommandSpec {
     pub signature: &'static str,
 }
 
-/// Why a command was not executed.
+/// The description of a query. Queries are no part of the [fingerprint]: they change no state, and a
+/// member that does not know one says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QuerySpec {
+    /// Its number: given, or the FNV-1a hash of its name.
+    pub id: u32,
+    /// Its name.
+    pub name: &'static str,
+    /// The types of its arguments and of its reply, as text.
+    pub signature: &'static str,
+}
+
+impl QuerySpec {
+    /// Returns a digest of the signature, which members compare.
+    pub(crate) fn types(&self) -> u64 {
+        XxHash3_64::oneshot(self.signature.as_bytes())
+    }
+}
+
+/// Why a command was not executed, or a query not answered.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecuteError {
-    /// The type has no command of this number.
-    #[error("there is no command {id}")]
+    /// The type has no command, or no query, of this number.
+    #[error("there is no command or query {id}")]
     UnknownCommand {
         /// The number.
         id: u32,
@@ -86,6 +116,34 @@ impl<T, R> Call<T, R> {
 impl<T, R> Clone for Call<T, R> {
     fn clone(&self) -> Call<T, R> {
         Call { command: self.command, arguments: self.arguments.clone(), types: PhantomData }
+    }
+}
+
+/// A query with its arguments, for a `T`, with a reply of type `R`.
+#[derive(Debug)]
+#[must_use = "a query does nothing until it is given to a handle"]
+pub struct Query<T, R> {
+    pub(crate) spec: QuerySpec,
+    pub(crate) arguments: Result<Vec<u8>, postcard::Error>,
+    types: PhantomData<fn(T) -> R>,
+}
+
+impl<T, R> Query<T, R> {
+    /// Encodes the arguments, a tuple. The functions that [`commands`](crate::commands) generates
+    /// call this.
+    pub fn new(spec: QuerySpec, arguments: &impl Serialize) -> Query<T, R> {
+        Query { spec, arguments: postcard::to_stdvec(arguments), types: PhantomData }
+    }
+
+    /// Returns the description of the query.
+    pub fn spec(&self) -> &QuerySpec {
+        &self.spec
+    }
+}
+
+impl<T, R> Clone for Query<T, R> {
+    fn clone(&self) -> Query<T, R> {
+        Query { spec: self.spec, arguments: self.arguments.clone(), types: PhantomData }
     }
 }
 

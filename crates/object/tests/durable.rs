@@ -2,8 +2,10 @@
 mod common;
 
 use common::{LONG, Scratch, Store, StoreCalls, block_on, wait_until};
+use serde::{Deserialize, Serialize};
 use spindle::{Config, Durability, Group, LogSettings, MemberId, NotDurable, Position, Subgroup};
-use spindle_object::{At, DurableError, ReadAtError, Replicated, Settings, StartError, Stopped};
+use spindle_object::{At, DurableError, ReadAtError, Replicated, Settings, StartError, Stopped, commands};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -110,6 +112,23 @@ fn a_member_whose_log_lacks_the_first_messages_says_so() {
     finish(vec![(group, store)]);
     let error = start(pruned()).unwrap_err();
     let StartError::Stopped(Stopped::LogIncomplete { first: Some(_) }) = error else { panic!("{error}") };
+}
+
+/// The announcements in the log have the fingerprint, also before there is a snapshot.
+#[test]
+fn another_program_does_not_continue_a_log() {
+    let data = Data(Scratch::new("durable-other"));
+    let settings = |calls_kept| Settings { calls_kept, ..every(0) };
+    let members = data.join_with(&[1], |_| settings(256));
+    members[0].1.call_durable(&StoreCalls::add("sum".to_owned(), 1), LONG).unwrap();
+    finish(members);
+    assert_eq!(data.files(1, "snapshot-"), [""; 0]);
+    let started = Replicated::join(data.config(1, 1), "all", Store::default(), settings(7));
+    let error = started.map(|_| ()).unwrap_err();
+    let StartError::Stopped(Stopped::Fingerprint { version: 1, mine, group }) = error else { panic!("{error}") };
+    assert_ne!(mine, group);
+    // The right one does.
+    assert_alike(&data.join_with(&[1], |_| settings(256)), 1);
 }
 
 #[test]
@@ -259,6 +278,99 @@ fn members_that_joined_with_a_state_restart_without_those_before() {
         assert_alike(&joined, sum + 1 + round);
     }
     finish(joined);
+}
+
+/// The second member leaves, so the next messages are on one disk. The members that come later have
+/// their effect only, and the third one not even that on its disk.
+#[test]
+fn messages_on_one_disk_are_pruned_once_all_others_have_a_state_with_them() {
+    let data = Data(Scratch::new("durable-lost"));
+    let join = |founders, id, settings| {
+        let mut config = data.config(founders, id);
+        config.subgroups[0].durability = Durability::Logged { copies: 2 };
+        thread::spawn(move || Replicated::join(config, "all", Store::default(), settings).unwrap())
+    };
+    let [first, second] = [join(2, 1, every(5)), join(2, 2, every(5))].map(|thread| thread.join().unwrap());
+    drop(second.1);
+    second.0.leave(LONG).unwrap();
+    let add = || first.1.call(&StoreCalls::add("sum".to_owned(), 1), LONG).unwrap();
+    wait_until("some segments of one member", || {
+        add();
+        data.files(1, "segment-").len() > 2
+    });
+    let (third, third_store) = join(1, 3, every(0)).join().unwrap();
+    let newest = || data.files(1, "snapshot-").last().cloned().unwrap_or_default();
+    // The thread prunes behind one snapshot before it writes the next.
+    for _ in 0..4 {
+        let before = newest();
+        add_until(&first.1, "a snapshot", || newest() > before);
+    }
+    assert!(!is_pruned_to(&data, 0), "the only copy was pruned: {:?}", data.files(1, "segment-"));
+    let _fourth = join(1, 4, every(5)).join().unwrap();
+    drop(third_store);
+    third.leave(LONG).unwrap();
+    add_until(&first.1, "the log to be pruned", || is_pruned_to(&data, 0));
+}
+
+/// An object that takes long to encode, on the threads of the test.
+#[derive(Clone, Default, Deserialize)]
+struct Slow(u64);
+
+/// The name of the thread on which it does.
+const SLOW_THREAD: &str = "slow-joiner";
+
+impl Serialize for Slow {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0 > 0 && thread::current().name() == Some(SLOW_THREAD) {
+            thread::sleep(Duration::from_secs(4));
+        }
+        serializer.serialize_newtype_struct("Slow", &self.0)
+    }
+}
+
+#[commands]
+impl Slow {
+    #[command]
+    fn add(&mut self, more: u64) -> u64 {
+        self.0 += more;
+        self.0
+    }
+}
+
+/// The thread that joins polls nothing, so it must not encode the state that it has taken over.
+#[test]
+fn a_joiner_is_not_evicted_while_its_first_snapshot_is_encoded() {
+    let mut data = Data(Scratch::new("durable-slow"));
+    data.0.suspect_after = Some(Duration::from_secs(1));
+    let join = |founders, id| {
+        let config = data.config(founders, id);
+        let join = move || Replicated::join(config, "all", Slow::default(), every(5)).unwrap();
+        thread::Builder::new().name(SLOW_THREAD.to_owned()).spawn(join).unwrap()
+    };
+    let founders = [join(2, 1), join(2, 2)].map(|thread| thread.join().unwrap());
+    founders[0].1.call(&SlowCalls::add(1), LONG).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // A member that is silent while others wait for it becomes suspected.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                founders[0].1.call(&SlowCalls::add(1), LONG).unwrap();
+            }
+        });
+        let joined = join(1, 3).join();
+        let is_first = |name: &String| name.ends_with("ffffffffffffffff");
+        let called = joined.map(|(_group, store)| {
+            let until = Instant::now() + LONG;
+            while !data.files(3, "snapshot-").iter().any(is_first) && store.ended().is_none() && Instant::now() < until
+            {
+                thread::yield_now();
+            }
+            (data.files(3, "snapshot-"), store.call(&SlowCalls::add(1), LONG), founders[1].0.view().members.len())
+        });
+        is_over.store(true, Ordering::Release);
+        let Ok((files, Ok(sum), 3)) = &called else { panic!("{called:?}") };
+        assert!(files.iter().any(is_first) && *sum > 1);
+    });
 }
 
 #[test]

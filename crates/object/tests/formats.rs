@@ -26,6 +26,7 @@ fn messages_have_these_bytes() {
         (Message::Announce { version: 2, fingerprint: 127 }, "53504f01".to_owned() + "04" + "02" + "7f"),
         (Message::Raise { version: 2, fingerprint: 127 }, "53504f01".to_owned() + "05" + "02" + "7f"),
         (Message::Digest { commands: 1, digest: 255 }, "53504f01".to_owned() + "06" + "01" + "ff01"),
+        (Message::Stored, "53504f01".to_owned() + "07"),
     ];
     for (message, bytes) in messages {
         assert_eq!(hex(&message.encode()), bytes, "{message:?}");
@@ -36,7 +37,7 @@ fn messages_have_these_bytes() {
 #[test]
 fn other_bytes_are_no_message() {
     let tick = Message::Tick { nonce: 1 }.encode();
-    for bytes in [&b""[..], b"SPO", b"SPO\x02\x03\x01", &tick[..4], &[&tick[..], &[0]].concat(), b"SPO\x01\x07\x01"] {
+    for bytes in [&b""[..], b"SPO", b"SPO\x02\x03\x01", &tick[..4], &[&tick[..], &[0]].concat(), b"SPO\x01\x08\x01"] {
         assert_eq!(Message::decode(bytes), None, "{bytes:?}");
     }
 }

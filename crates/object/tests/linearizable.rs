@@ -5,14 +5,16 @@ mod linearizability;
 #[path = "common/process.rs"]
 mod process;
 
-use common::{LONG, Scratch, Store, StoreCalls, wait_until};
+use common::{LONG, Scratch, Store, StoreCalls, StoreQueries, wait_until};
 use linearizability::{Action, History, Operation, Reply, Violation, check, check_keys};
 use process::{Process, now_ns};
-use spindle_object::{CallError, ReadError, Replicated};
+use rustix::process::Signal;
+use spindle::{Config, Durability, MemberId, Subgroup};
+use spindle_object::{CallError, ReadError, Replicated, Settings};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[test]
 #[ignore = "a process of the other tests"]
@@ -221,7 +223,11 @@ fn parse(answers: &[String]) -> History {
         match answer.split(' ').collect::<Vec<_>>()[..] {
             ["call", _, key, action, value, time] => {
                 let value = value.parse().unwrap();
-                let action = if action == "put" { Action::Put(value) } else { Action::Add(value) };
+                let action = match action {
+                    "put" => Action::Put(value),
+                    "add" => Action::Add(value),
+                    _ => Action::Read,
+                };
                 operations
                     .push((format!("key {key}"), Operation { action, called: time.parse().unwrap(), ended: None }));
             }
@@ -278,9 +284,113 @@ fn histories_with_a_kill_are_linearizable() {
     }
 }
 
+/// A member is stopped until the others have evicted it, and then continues. Its calls and reads may not end
+/// as if it were still a member.
+#[test]
+fn histories_with_a_member_that_wakes_up_evicted_are_linearizable() {
+    let mut scratch = Scratch::new("history-evicted");
+    scratch.suspect_after = Some(Duration::from_secs(2));
+    let mut process = Process::start("member_process", &scratch, 3);
+    let members = thread::scope(|scope| {
+        let joining = [0, 1].map(|_| scope.spawn(|| scratch.join(3)));
+        joining.map(|member| member.join().unwrap())
+    });
+    assert_eq!(process.answer(), "joined");
+    let stores = members.each_ref().map(|(_, store)| store);
+    let is_over = AtomicBool::new(false);
+    let (mut all, answers) = thread::scope(|scope| {
+        let clients = scope.spawn(|| run_clients(&stores, 900, read_latest, &is_over));
+        process.order(&format!("mix 3 {}", u64::MAX >> 1));
+        let mut answers: Vec<String> = (0..100).map(|_| process.answer()).collect();
+        process.signal(Signal::STOP);
+        wait_until("the eviction", || members[0].0.view().members.len() == 2);
+        let evicted = stores[0].commands();
+        wait_until("calls after the eviction", || stores[0].commands() > evicted + 100);
+        process.signal(Signal::CONT);
+        while answers.last().is_none_or(|answer| answer != "over") {
+            answers.push(process.answer());
+        }
+        is_over.store(true, Ordering::Release);
+        (clients.join().unwrap(), answers)
+    });
+    let of_process = parse(&answers);
+    let reads = of_process.values().flatten().filter(|operation| operation.action == Action::Read);
+    assert!(reads.filter(|operation| operation.ended.is_some()).count() >= 10);
+    merge(&mut all, of_process);
+    let checked = check_keys(&all);
+    assert!(checked.is_ok(), "{checked:?}");
+}
+
+/// All members of a durable group end at once, in the middle of the history, and start again. All calls
+/// that were answered before are durable by then.
+#[test]
+fn histories_with_a_restart_of_all_members_are_linearizable() {
+    let scratch = Scratch::new("history-restart");
+    let data = scratch.path.with_extension("data");
+    let join = |id: u64| {
+        let data_dir = data.join(id.to_string());
+        std::fs::create_dir_all(&data_dir).unwrap();
+        let subgroup = Subgroup { durability: Durability::Logged { copies: 2 }, ..Subgroup::new("all") };
+        let config = scratch.config(2);
+        let config = Config { id: Some(MemberId(id)), data_dir: Some(data_dir), subgroups: vec![subgroup], ..config };
+        let settings = Settings { snapshot_every_commands: 40, ..Settings::default() };
+        Replicated::join(config, "all", Store::default(), settings).unwrap()
+    };
+    let mut all = History::new();
+    for round in 0..3 {
+        let members = thread::scope(|scope| {
+            let joining = [1, 2].map(|id| scope.spawn(move || join(id)));
+            joining.map(|member| member.join().unwrap())
+        });
+        let stores = members.each_ref().map(|(_, store)| store);
+        let (is_over, before) = (AtomicBool::new(false), stores[0].commands());
+        let history = thread::scope(|scope| {
+            let clients = scope.spawn(|| run_clients(&stores, 5000 + 100 * round, read_latest, &is_over));
+            wait_until("calls", || stores[0].commands() > before + 300);
+            is_over.store(true, Ordering::Release);
+            clients.join().unwrap()
+        });
+        merge(&mut all, history);
+        // It covers all calls before it.
+        stores[0].call_durable(&StoreCalls::add("end".to_owned(), 1), LONG).unwrap();
+        // Nothing finishes: both give the group up.
+        thread::scope(|scope| {
+            members.into_iter().for_each(|member| drop(scope.spawn(move || drop(member))));
+        });
+    }
+    std::fs::remove_dir_all(&data).unwrap();
+    let checked = check_keys(&all);
+    assert!(checked.is_ok(), "{checked:?}");
+    // A state from before the first restart does not pass for one from after it.
+    let (_, operations) = all.first_key_value().unwrap();
+    let mut changed = operations.clone();
+    changed.retain(|operation| operation.ended.is_some());
+    changed.sort_by_key(|operation| operation.called);
+    let first = changed.iter().position(|operation| operation.action == Action::Read).unwrap();
+    let last = changed.iter().rposition(|operation| operation.action == Action::Read).unwrap();
+    changed[last].ended.as_mut().unwrap().1 = changed[first].ended.unwrap().1;
+    assert!(matches!(check(&changed), Err(Violation::NotLinearizable { .. })));
+}
+
+/// A query is no linearizable read: a member that is named answers from its own state.
+fn read_by_query(store: &Replicated<Store>, key: &str) -> Result<Reply, ReadError> {
+    let members = [1, 2, 3].map(MemberId);
+    let asked = members[now_ns() as usize % 3];
+    Ok(store.query(asked, &StoreQueries::value(key), LONG).unwrap())
+}
+
 #[test]
 fn a_stale_read_is_found() {
-    let scratch = Scratch::new("stale");
+    find_stale_read("stale", read_stale);
+}
+
+#[test]
+fn the_checker_distinguishes_queries_from_linearizable_reads() {
+    find_stale_read("stale-query", read_by_query);
+}
+
+fn find_stale_read(name: &str, read: Read) {
+    let scratch = Scratch::new(name);
     let members = scratch.group(3);
     let stores: Vec<_> = members.iter().map(|(_, store)| store).collect();
     let until = Instant::now() + LONG;
@@ -289,7 +399,7 @@ fn a_stale_read_is_found() {
         let is_over = AtomicBool::new(false);
         let before = stores[0].commands();
         let mut history = thread::scope(|scope| {
-            let clients = scope.spawn(|| run_clients(&stores, 100 * seed, read_stale, &is_over));
+            let clients = scope.spawn(|| run_clients(&stores, 100 * seed, read, &is_over));
             wait_until("calls", || stores[0].commands() > before + 300);
             is_over.store(true, Ordering::Release);
             clients.join().unwrap()

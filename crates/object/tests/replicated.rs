@@ -5,7 +5,7 @@ use common::{LONG, Scratch, Store, StoreCalls, block_on};
 use spindle::Order;
 use spindle_object::{
     At, CallError, CallId, End, NotDone, ReadAtError, ReadError, Refusal, Replicated, SessionId, Settings, StartError,
-    StateMachine, Stopped, UnknownCause, Unsupported,
+    StateMachine, Stopped, UnknownCause,
 };
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -181,7 +181,6 @@ fn calls_inside_of_reads_are_refused() {
 fn what_is_not_there_is_unsupported() {
     let scratch = Scratch::new("unsupported");
     let (_group, store) = scratch.join(1);
-    assert_eq!(store.query(store.member(), &StoreCalls::roll()).unwrap_err(), Unsupported::Query);
     let error = store.read_at(At::Time(SystemTime::now()), Store::len, LONG).unwrap_err();
     assert!(matches!(error, ReadAtError::NoLog), "{error}");
     let mut fifo = scratch.config(1);

@@ -4,6 +4,7 @@ use crate::handler::Handler;
 use crate::handles::Publisher;
 use crate::node::{Node, Poll};
 use crate::pace::{Idle, PollPace, SLEEP_MAX};
+use crate::queries::Queries;
 use crate::shared::{End, Notices, Shared, Upcall};
 use crate::status::Status;
 use spindle_core::{Change, MemberId, Rank, View};
@@ -29,6 +30,7 @@ pub struct Group {
     control: Arc<Control>,
     shared: Arc<Shared>,
     notices: Arc<Notices>,
+    queries: Queries,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -101,6 +103,7 @@ impl Group {
     fn start(node: Node, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
         let control = Arc::new(Control::new(node.status()));
         let (id, shared, notices) = (node.id(), Arc::clone(node.shared()), Arc::clone(node.notices()));
+        let queries = node.queries();
         let for_thread = Arc::clone(&control);
         let name = format!("spindle-{}", node.id());
         let (watched, suspect_after) = (Arc::clone(&shared), node.terms.suspect_after);
@@ -116,7 +119,7 @@ impl Group {
             shared.handler.stop();
             JoinError::Thread(error)
         })?);
-        Ok(Group { owner: Owner::new(), id, control, shared, notices, thread })
+        Ok(Group { owner: Owner::new(), id, control, shared, notices, queries, thread })
     }
 
     /// Returns the newest view: its members and subgroups.
@@ -132,6 +135,11 @@ impl Group {
     /// Returns this member's id.
     pub fn id(&self) -> MemberId {
         self.id
+    }
+
+    /// Returns a handle that asks the applications of other members.
+    pub fn queries(&self) -> Queries {
+        self.queries.clone()
     }
 
     /// Returns why the group ended before everything was delivered, if it did.

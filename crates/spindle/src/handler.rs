@@ -3,6 +3,7 @@ use crate::change::ViewChange;
 use crate::error::Ended;
 use crate::lag::Lag;
 use crate::mesh::Mesh;
+use crate::queries::IncomingQuery;
 use crate::transfer::{Snapshot, State};
 use spindle_core::control::Incarnation;
 use spindle_core::{MemberId, Message, Position, SubgroupId, View, ViewId};
@@ -53,6 +54,10 @@ pub trait Handler {
     /// without [votes](crate::Config::data_dir). Both groups accept messages. One of them has to be
     /// ended.
     fn conflict(&mut self, _mine: Incarnation, _theirs: Incarnation) {}
+
+    /// Takes a [query](crate::Queries::ask) of another member, between two deliveries. The query may be given
+    /// to another thread, which answers. By default the asker learns that it gets no answer.
+    fn query(&mut self, _query: IncomingQuery) {}
 
     /// Reports that a member begins to lag, or no longer does: this one, whose application does not
     /// take its messages, or another.

@@ -37,6 +37,7 @@ mod node;
 mod observing;
 mod old_logs;
 mod pace;
+mod queries;
 mod random;
 #[cfg(feature = "settings")]
 pub mod settings;
@@ -65,6 +66,7 @@ pub use logs::{CatchUpStatus, LogAccess, LogStatus};
 pub use metrics::Metrics;
 pub use node::{Node, Poll};
 pub use observing::{Missed, Observed, Observing};
+pub use queries::{Asked, IncomingQuery, Queries, QueryError};
 pub use shared::HandlerStatus;
 pub use spindle_core::control::{Address, AddressError, RackName, RackNameError};
 pub use spindle_core::control::{Adoption, Difference, SharedSettings};

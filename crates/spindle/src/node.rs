@@ -9,9 +9,11 @@ use crate::lag::Lags;
 use crate::large::{Large, LargeObjectCache, LargeObjectServer};
 use crate::logs::{Logs, RecordServer};
 use crate::mesh::Mesh;
+use crate::queries::{OpenQueries, Queries};
+use crate::random::random_word;
 use crate::shared::{HandlerWatch, Notices, Shared};
 use crate::status::Status;
-use spindle_core::control::{self, LINK_LOOK, Member, SharedSettings};
+use spindle_core::control::{self, LINK_LOOK, Member, QueryOrder, SharedSettings};
 use spindle_core::multicast::stats::Frontier;
 use spindle_core::{
     DurableRise, Engine, MemberId, Position, Progress, Rank, Records, State, SubgroupId, Time, Upcalls, View, ViewId,
@@ -19,8 +21,8 @@ use spindle_core::{
 use spindle_fabric::{Arena, Fabric};
 use spindle_transport::Connection;
 use spindle_transport::fork::Owner;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 mod catching_up;
@@ -75,6 +77,9 @@ pub struct Node {
     /// `None` if no subgroup is logged.
     logs: Option<Logs>,
     record_server: RecordServer,
+    /// The queries of this member, and those of others that its handler gets next.
+    open_queries: Arc<OpenQueries>,
+    queries: VecDeque<QueryOrder>,
     /// By name; the order is that of the first view.
     handles: Vec<SubgroupHandles>,
     /// By subgroup of this view: which of `handles`.
@@ -152,6 +157,7 @@ impl Node {
         };
         let by_id = begin_handles(&mut handles, of_subgroup, member.engine_mut(), &fabric, &view);
         let clock = Clock::new(control_plane.origin());
+        let open_queries = Arc::new(Mutex::new(control::Queries::new(random_word()?, &view.members)));
         let (preparing, over, observers, spare, wake_at) = Default::default();
         Ok(Node {
             owner: Owner::new(),
@@ -170,6 +176,8 @@ impl Node {
             object_server: LargeObjectServer::default(),
             logs,
             record_server: RecordServer::default(),
+            open_queries,
+            queries: VecDeque::new(),
             handles,
             by_id,
             over,
@@ -488,6 +496,13 @@ impl Node {
         self.member.home(subgroup).into_iter().flat_map(|(home, there)| {
             home.frontiers(there).map(|(rank, frontier)| (home.view().members[rank.index()], frontier))
         })
+    }
+
+    /// Returns a handle that asks the applications of other members.
+    pub fn queries(&self) -> Queries {
+        let is_local = !self.control_plane.may_show();
+        let me = (self.id(), self.incarnation());
+        Queries::new(me, &self.open_queries, self.notices(), is_local)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -1,15 +1,14 @@
 //! A replicated key-value store with compare-and-swap, as a replicated object.
 //!
 //! Run it in three terminals: `cargo run -p spindle-examples --bin key_value`. Commands are
-//! `set KEY VALUE`, `swap KEY EXPECTED VALUE`, `get KEY`, `get KEY SECONDS_AGO`, `watch KEY` and
-//! `digest`. Ctrl-D leaves. With
-//! `--data-dir DIR`, another one for each member, the store survives the end of all members, with each
+//! `set KEY VALUE`, `swap KEY EXPECTED VALUE`, `get KEY`, `get KEY SECONDS_AGO`, `ask MEMBER KEY`,
+//! `watch KEY` and `digest`. Ctrl-D leaves. With `--data-dir DIR`, another one for each member, the store survives the end of all members, with each
 //! change that was acknowledged.
 use anyhow::Result;
 use clap::Parser;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use spindle::{Config, Durability, Subgroup};
+use spindle::{Config, Durability, MemberId, Subgroup};
 use spindle_object::{At, Call, CallError, DurableError, ReadAtError, Replicated, Settings, commands};
 use std::collections::BTreeMap;
 use std::io;
@@ -62,7 +61,8 @@ impl Store {
         }
     }
 
-    /// An ordinary method, for reads.
+    /// A query: an ordinary method, for reads here, which other members can ask for.
+    #[query]
     fn get(&self, key: &str) -> Option<String> {
         self.entries.get(key).cloned()
     }
@@ -100,10 +100,18 @@ fn main() -> Result<()> {
                 Ok(seconds_ago) => get_before(&store, key, seconds_ago)?,
                 Err(error) => eprintln!("{seconds_ago}: {error}; give seconds"),
             },
+            ["ask", member, key] => match member.parse() {
+                Ok(member) => match store.query(MemberId(member), &StoreQueries::get(key), WAIT) {
+                    Ok(value) => print(key, value),
+                    Err(error) => eprintln!("{error}"),
+                },
+                Err(error) => eprintln!("{member}: {error}; give the id of a member"),
+            },
             ["watch", key] => watch(&store, key.to_owned())?,
             ["digest"] => println!("digest {:016x}", store.digest()),
             _ => eprintln!(
-                "unknown command {line:?}: use set KEY VALUE, swap KEY EXPECTED VALUE, get KEY [SECONDS_AGO], watch KEY or digest"
+                "unknown command {line:?}: use set KEY VALUE, swap KEY EXPECTED VALUE, get KEY [SECONDS_AGO], ask MEMBER KEY, \
+                 watch KEY or digest"
             ),
         }
     }

@@ -17,6 +17,7 @@
 //! - Messages that no ring holds are sent as objects. Members send them by [`Outgoing`] and
 //!   [`ObjectGroups`]. Observers get them by [`ObjectCache`], [`ObjectServer`] and [`Fetching`].
 //! - A member whose log lacks records gets them from others by [`CatchUp`].
+//! - Members ask the applications of others by [`Queries`].
 //! - A process that is no member [follows](Follow) the group: an observer, or a process that
 //!   [learns](Learn) the state of the application before it joins.
 //!
@@ -41,6 +42,7 @@ mod joins;
 mod learn;
 mod member;
 mod objects;
+mod queries;
 mod readmissions;
 mod redials;
 mod restart;
@@ -52,9 +54,9 @@ mod view_announcement;
 use core::time::Duration;
 
 pub use crate::wire::{
-    Address, AddressError, Birth, Card, ControlMessage, Difference, Endpoint, NoRecords, PortAddress, Purpose,
-    RackName, RackNameError, RecordBound, Refusal, Request, SharedSettings, Stranger, VERSION, Wanted, WantedRecords,
-    stranger,
+    Address, AddressError, Birth, Card, ControlMessage, Difference, Endpoint, NoAnswer, NoRecords, PortAddress,
+    Purpose, RackName, RackNameError, RecordBound, Refusal, Request, SharedSettings, Stranger, VERSION, Wanted,
+    WantedRecords, stranger,
 };
 pub use adoption::Adoption;
 pub use book::{Book, DialError};
@@ -78,6 +80,7 @@ pub use objects::{
     Fetched, Fetching, GroupLinks, GroupStep, LINK_LOOK, ObjectCache, ObjectGroup, ObjectGroups, ObjectName,
     ObjectOrder, ObjectServer, ObjectTable, Outgoing, Remedy, SLOTS, TABLE_OBJECTS_MAX,
 };
+pub use queries::{NotAsked, QUERIES_MAX, Queries, QueryAnswer, QueryOrder};
 pub use readmissions::Readmissions;
 pub use redials::{Failure, Redials};
 pub use restart::{

@@ -12,6 +12,7 @@ pub use wire::{Stranger, stranger};
 use super::address::Address;
 use super::birth::Birth;
 use super::port::PortAddress;
+use super::query::NoAnswer;
 use super::rack::RackName;
 use super::records::{NoRecords, WantedRecords};
 use super::settings::SharedSettings;
@@ -207,6 +208,37 @@ pub enum ControlMessage {
         /// The reason.
         why: NoRecords,
     },
+    /// A query of a member to the application of another one. Carries one descriptor: the query, in
+    /// sealed memory, at most [`QUERY_BYTES_MAX`](crate::limits::QUERY_BYTES_MAX).
+    Query {
+        /// The incarnation of the group with this name.
+        incarnation: u128,
+        /// The member that asks.
+        from: MemberId,
+        /// A number that the answer repeats; it has no meaning to the receiver.
+        reply: u64,
+        /// The length of the query.
+        bytes: u64,
+    },
+    /// The answer to [`ControlMessage::Query`]. Carries one descriptor: the answer, in sealed memory, at
+    /// most [`QUERY_BYTES_MAX`](crate::limits::QUERY_BYTES_MAX).
+    QueryAnswer {
+        /// The member that answers.
+        from: MemberId,
+        /// The number of the query.
+        reply: u64,
+        /// The length of the answer.
+        bytes: u64,
+    },
+    /// The other answer to [`ControlMessage::Query`]: there is none.
+    NoAnswer {
+        /// The member that was asked.
+        from: MemberId,
+        /// The number of the query.
+        reply: u64,
+        /// The reason.
+        why: NoAnswer,
+    },
     /// A message between processes that bootstrap a group across hosts.
     Bootstrap {
         /// The sender.
@@ -321,7 +353,11 @@ impl ControlMessage {
         match self {
             Self::RowDescriptors { event, .. } => 4 + usize::from(*event),
             Self::State { .. } | Self::Objects { .. } | Self::Records { .. } => 2,
-            Self::View { .. } | Self::Answer { .. } | Self::Bulk { .. } => 1,
+            Self::View { .. }
+            | Self::Answer { .. }
+            | Self::Bulk { .. }
+            | Self::Query { .. }
+            | Self::QueryAnswer { .. } => 1,
             Self::Ask { .. }
             | Self::Refused { .. }
             | Self::Wait { .. }
@@ -330,7 +366,8 @@ impl ControlMessage {
             | Self::Bootstrap { .. }
             | Self::Want { .. }
             | Self::WantRecords { .. }
-            | Self::NoRecords { .. } => 0,
+            | Self::NoRecords { .. }
+            | Self::NoAnswer { .. } => 0,
         }
     }
 
@@ -349,6 +386,9 @@ impl ControlMessage {
             | Self::WantRecords { from, .. }
             | Self::Records { from, .. }
             | Self::NoRecords { from, .. }
+            | Self::Query { from, .. }
+            | Self::QueryAnswer { from, .. }
+            | Self::NoAnswer { from, .. }
             | Self::Objects { from, .. } => Some(*from),
             Self::Refused { .. } | Self::Wait { .. } | Self::Answer { .. } => None,
         }

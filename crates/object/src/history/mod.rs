@@ -15,13 +15,15 @@ use crate::waiting::Inside;
 use spindle::{LogAccess, MemberId, Position, ViewId};
 use spindle_log::{Error, Hold, LoggedMessage, Reader, Readers, SnapshotInfo, Snapshots, Version};
 
+mod base;
 mod preloading;
 mod snapshotting;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use base::{Base, Joined};
 pub(crate) use preloading::Preloading;
-pub(crate) use snapshotting::{Base, Snapshotting};
+pub(crate) use snapshotting::Snapshotting;
 
 /// How often a snapshot is looked for while the log is pruned meanwhile.
 const ATTEMPTS_MAX: u32 = 8;
@@ -141,13 +143,18 @@ impl<T: StateMachine> History<T> {
         Ok((self.log.newest)()?)
     }
 
-    /// As [`logged`](Self::logged), with the clock of the message.
+    /// As [`logged`](Self::logged), with the clock of the message. `None` if no message is there.
     ///
     /// # Errors
     /// [`HistoryError::Log`].
     pub(crate) fn end(&self) -> Result<Option<(Version, u64)>, HistoryError> {
         let Some(last) = self.logged()? else { return Ok(None) };
-        Ok(self.log.readers.reader().get(last)?.map(|record| (record.version, record.clock)))
+        match self.log.readers.reader().get(last) {
+            Ok(record) => Ok(record.map(|record| (record.version, record.clock))),
+            // A log that was emptied has no record yet, and its last version was pruned.
+            Err(Error::Pruned { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether there are messages below `end` behind the newest snapshot.

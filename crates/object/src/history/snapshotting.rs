@@ -3,12 +3,12 @@
 //! It makes the state from the disk: from the last snapshot, or the first state, and the records since.
 //! So the polling thread encodes nothing, and a snapshot is always one of messages that are on the disks
 //! of all members. Each command is executed once more for it, on this thread.
-use super::{Bound, History, HistoryError, position, version};
+use super::{Base, Bound, History, HistoryError, position, version};
 use crate::settings::Settings;
 use crate::state_machine::StateMachine;
 use spindle::LogAccess;
 use spindle_log::{Error, SnapshotInfo, Version};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -22,12 +22,6 @@ const DURABLE_LOOK: Duration = Duration::from_millis(100);
 const STOP_WAIT: Duration = Duration::from_secs(10);
 /// The bytes of a record in the log, its payload apart.
 const RECORD_BYTES: u64 = 48;
-
-/// The state with which a member has joined, encoded.
-pub(crate) struct Base {
-    pub(crate) at: (Version, u64),
-    pub(crate) bytes: Vec<u8>,
-}
 
 /// The polling thread's part, which ends the thread when it is dropped.
 pub(crate) struct Snapshotting {
@@ -48,6 +42,10 @@ struct Gate {
     changed: Condvar,
     /// The bytes of the log after which the next snapshot is due; 0: never.
     bytes_every: AtomicU64,
+    /// Whether the state with which the member has joined is on disk.
+    has_base: AtomicBool,
+    /// Whether messages may be pruned that stay on too few disks.
+    may_prune_lost: AtomicBool,
 }
 
 #[derive(Default)]
@@ -110,6 +108,17 @@ impl Snapshotting {
         self.commands += u64::from(is_call);
     }
 
+    /// Whether the state with which the member has joined is on its disk.
+    pub(crate) fn has_base(&self) -> bool {
+        self.gate.has_base.load(Ordering::Acquire)
+    }
+
+    /// Says whether messages may be pruned that stay on too few disks: every member has a state with
+    /// them on its disk.
+    pub(crate) fn let_prune_lost(&self, may: bool) {
+        self.gate.may_prune_lost.store(may, Ordering::Release);
+    }
+
     /// Orders a snapshot if one is due, after some messages.
     pub(crate) fn look(&mut self) {
         let bytes_every = self.gate.bytes_every.load(Ordering::Relaxed);
@@ -142,8 +151,9 @@ impl Drop for Snapshotting {
 pub(crate) trait GroupLog: Send + 'static {
     /// Returns the version below which all messages are on the disks of all members.
     fn durable(&self) -> Option<Version>;
-    /// Prunes messages up to a version, and returns the number of segments.
-    fn prune(&self, through: Version) -> Result<u64, Error>;
+    /// Prunes messages up to a version, and returns the number of segments. Messages that stay on too
+    /// few disks are pruned only if `also_lost`.
+    fn prune(&self, through: Version, also_lost: bool) -> Result<u64, Error>;
     /// The pause after an attempt that has failed.
     fn retry_after(&self) -> Duration;
 }
@@ -153,8 +163,11 @@ impl GroupLog for LogAccess {
         LogAccess::durable(self).map(version)
     }
 
-    fn prune(&self, through: Version) -> Result<u64, Error> {
-        LogAccess::prune(self, position(through))
+    fn prune(&self, through: Version, also_lost: bool) -> Result<u64, Error> {
+        match also_lost {
+            true => self.prune_lost(position(through)),
+            false => LogAccess::prune(self, position(through)),
+        }
     }
 
     fn retry_after(&self) -> Duration {
@@ -173,16 +186,11 @@ struct Task<T, L> {
 impl<T: StateMachine, L: GroupLog> Task<T, L> {
     fn run(self, base: Option<Base>, bytes_every: u64) {
         let is_cancelled = || self.gate.stops();
-        if let Some(Base { at, bytes }) = base {
-            // Messages in the state that are on no disk yet may be lost with all members.
-            let is_durable = || self.log.durable().is_some_and(|durable| durable >= at.0.next());
-            let written = self.persist(|| match is_durable() {
-                true => self.history.write(at, &bytes, None, &is_cancelled).map(Some),
-                false => Ok(None),
-            });
-            if !written {
+        if let Some(base) = base {
+            if !self.write_base(base) {
                 return;
             }
+            self.gate.has_base.store(true, Ordering::Release);
         }
         while self.gate.wait_until_due() {
             let mut kept = None;
@@ -205,6 +213,24 @@ impl<T: StateMachine, L: GroupLog> Task<T, L> {
                 self.prune(kept);
             }
         }
+    }
+
+    /// Writes the state with which the member has joined. Returns false if the thread is to end.
+    fn write_base(&self, base: Base) -> bool {
+        let is_cancelled = || self.gate.stops();
+        let version = base.at.0;
+        let (mut base, mut prepared) = (Some(base), None);
+        self.persist(|| {
+            if let Some(waiting) = &base {
+                prepared = Some(waiting.prepare(&self.history, &is_cancelled)?);
+                // From here on it is on disk only.
+                base = None;
+            }
+            // Messages in the state that are on no disk yet may be lost with all members.
+            let is_durable = self.log.durable().is_some_and(|durable| durable >= version.next());
+            let put = prepared.as_mut().filter(|_| is_durable).map(|prepared| prepared.put_beside(None));
+            Ok(put.transpose()?)
+        })
     }
 
     /// Tries until a snapshot is written. Returns false if the thread is to end.
@@ -239,7 +265,7 @@ impl<T: StateMachine, L: GroupLog> Task<T, L> {
     }
 
     fn prune(&self, through: Version) {
-        match self.log.prune(through) {
+        match self.log.prune(through, self.gate.may_prune_lost.load(Ordering::Acquire)) {
             Ok(0) => {}
             Ok(segments) => {
                 tracing::info!(target: "spindle::object", %through, segments, "the log was pruned behind a snapshot")

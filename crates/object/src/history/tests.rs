@@ -1,6 +1,6 @@
 //! States that are made from a simulated disk.
-use super::snapshotting::{Base, GroupLog, Snapshotting, take};
-use super::{Bound, Files, History, HistoryError, Preloading, Then, before_epoch};
+use super::snapshotting::{GroupLog, Snapshotting, take};
+use super::{Base, Bound, Files, History, HistoryError, Joined, Preloading, Then, before_epoch};
 use crate::context::Context;
 use crate::id::{CallId, SessionId};
 use crate::machine::{Machine, Stopped};
@@ -11,7 +11,7 @@ use crate::state_machine::{CommandSpec, ExecuteError, StateMachine, decode_argum
 use crate::waiting::Inside;
 use serde::{Deserialize, Serialize};
 use spindle::{MemberId, ViewId};
-use spindle_log::disk::{Faults, SimDisk};
+use spindle_log::disk::{Disk, Faults, SimDisk};
 use spindle_log::{Chunk, Config, Error, Identity, LoggedMessage, PayloadKind, Retention, Store, Version};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -363,7 +363,8 @@ fn a_snapshot_that_was_read_while_the_member_joined_is_used_once() {
 struct Group {
     durable: Arc<Mutex<Option<Version>>>,
     looks: Arc<AtomicU64>,
-    pruned: Arc<Mutex<Vec<Version>>>,
+    /// The orders to prune, and whether each reaches messages that are on too few disks.
+    pruned: Arc<Mutex<Vec<(Version, bool)>>>,
 }
 
 impl GroupLog for Group {
@@ -372,8 +373,8 @@ impl GroupLog for Group {
         *self.durable.lock().unwrap()
     }
 
-    fn prune(&self, through: Version) -> Result<u64, Error> {
-        self.pruned.lock().unwrap().push(through);
+    fn prune(&self, through: Version, also_lost: bool) -> Result<u64, Error> {
+        self.pruned.lock().unwrap().push((through, also_lost));
         Ok(1)
     }
 
@@ -405,6 +406,7 @@ fn the_thread_tries_again_while_the_disk_is_full_and_prunes_behind_two_snapshots
     let mut snapshotting = Snapshotting::start(&history, group.clone(), None, &settings).unwrap().unwrap();
     let mut due = |count: u32| {
         (0..count).for_each(|_| snapshotting.note(10, true));
+        snapshotting.let_prune_lost(count > 2);
         snapshotting.look();
     };
     due(1);
@@ -420,33 +422,68 @@ fn the_thread_tries_again_while_the_disk_is_full_and_prunes_behind_two_snapshots
     member.disk.set_capacity(1 << 30);
     wait_until("the first snapshot", || snapshots.versions().unwrap() == [member.last().0]);
     let first = member.last().0;
-    for _ in 0..2 {
+    for calls in [2, 3] {
         let before = member.last().0;
         member.push(20);
         set_durable(member.last().0.next());
-        due(2);
+        due(calls);
         wait_until("the next snapshot", || snapshots.versions().unwrap() == [member.last().0, before]);
     }
     let second = snapshots.versions().unwrap()[1];
     wait_until("pruning", || group.pruned.lock().unwrap().len() == 2);
-    assert_eq!(*group.pruned.lock().unwrap(), [first, second]);
+    assert_eq!(*group.pruned.lock().unwrap(), [(first, false), (second, true)]);
     drop(snapshotting);
     assert_eq!(member.check(), Some(member.last().0));
 }
 
+/// The files of the log that were not finished.
+fn unfinished(member: &Member) -> Vec<String> {
+    let names = member.disk.list("subgroup-00000000").unwrap();
+    names.into_iter().filter(|name| name.ends_with(".tmp")).collect()
+}
+
 #[test]
-fn the_state_of_a_joiner_is_written_once_its_messages_are_on_the_disks_of_others() {
+fn the_state_of_a_joiner_waits_on_disk_until_its_messages_are_on_the_disks_of_others() {
     let settings = Settings { snapshot_every_commands: 2, ..Settings::default() };
     let mut member = Member::new();
     member.push(20);
+    let mut joined = Joined::new(member.machine.snapshot());
+    // Messages that came before the first view.
+    for number in 0..3 {
+        let bytes = Message::Open { session: SessionId { member: 2, nonce: number }, time_us: 5 }.encode();
+        member.machine.apply(MemberId(2), &bytes).unwrap();
+        assert!(joined.learn(MemberId(2), &bytes));
+    }
+    let digest = member.machine.digest();
+    member.since.store(9, Ordering::Relaxed);
     let (group, history, at) = (Group::default(), Arc::new(member.history()), before_epoch(ViewId(9)));
-    let base = Base { at: (at, 7), bytes: member.machine.snapshot() };
     let snapshots = member.store.snapshots(0).unwrap();
-    let _snapshotting = Snapshotting::start(&history, group.clone(), Some(base), &settings).unwrap();
+    let snapshotting = Snapshotting::start(&history, group.clone(), Some(Base { at: (at, 7), joined }), &settings);
     *group.durable.lock().unwrap() = Some(Version::new(8, 70));
     let before = group.looks.load(Ordering::Relaxed);
     wait_until("looks", || group.looks.load(Ordering::Relaxed) >= before + 2);
     assert_eq!(snapshots.versions().unwrap(), []);
+    assert_eq!(unfinished(&member).len(), 1, "it is on disk, and does not count");
+    assert!(!snapshotting.as_ref().unwrap().as_ref().unwrap().has_base());
     *group.durable.lock().unwrap() = Some(Version::new(9, 0));
     wait_until("the state", || snapshots.versions().unwrap() == [at]);
+    drop(snapshotting);
+    let newest = member.history().newest(Bound::ALL).unwrap();
+    assert_eq!((newest.machine.digest(), newest.last), (digest, Some((at, 7))));
+    assert!(unfinished(&member).is_empty());
+}
+
+#[test]
+fn a_state_of_a_joiner_that_waits_is_not_there_after_a_crash() {
+    let mut member = Member::new();
+    member.push(20);
+    let (base, history) = (before_epoch(ViewId(9)), member.history());
+    let base = Base { at: (base, 7), joined: Joined::new(member.machine.snapshot()) };
+    let prepared = base.prepare(&history, &|| false).unwrap();
+    let disk = member.disk.clone();
+    disk.crash();
+    drop((prepared, history));
+    let mut member = member.reopen();
+    assert_eq!(member.check(), None);
+    assert!(unfinished(&member).is_empty());
 }

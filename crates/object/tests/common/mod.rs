@@ -57,6 +57,21 @@ impl Store {
         self.entries.clear();
     }
 
+    #[query]
+    pub(crate) fn value(&self, key: &str) -> Option<u64> {
+        self.entries.get(key).copied()
+    }
+
+    #[query(id = 9)]
+    pub(crate) fn zeros(&self, len: u32) -> Vec<u8> {
+        vec![0; len as usize]
+    }
+
+    #[query]
+    pub(crate) fn fail(&self) -> u64 {
+        panic!("a query of the tests")
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -117,6 +117,23 @@ fn obey(store: &Replicated<Store>, order: &str) {
                 println!("= end {i} {} {reply}", now_ns());
             }
         }
+        // Adds and reads in turns, until a call or a read fails, which is not told: it was interrupted.
+        ["mix", keys, calls] => {
+            let (keys, calls): (u64, u64) = (keys.parse().unwrap(), calls.parse().unwrap());
+            for i in 0..calls {
+                let (name, value) = (format!("key {}", i % keys), 1 << 48 | i);
+                let action = if i % 2 == 0 { "add" } else { "read" };
+                println!("= call {i} {} {action} {value} {}", i % keys, now_ns());
+                let reply = match action {
+                    "add" => store.call(&StoreCalls::add(name, value), LONG).map(Some).ok(),
+                    _ => store.read_latest(|store| store.entries.get(&name).copied(), LONG).ok(),
+                };
+                let Some(reply) = reply else { break };
+                let reply = reply.map_or("none".to_owned(), |reply| reply.to_string());
+                println!("= end {i} {} {reply}", now_ns());
+            }
+            println!("= over");
+        }
         _ => panic!("unknown order {order:?}"),
     }
 }

@@ -9,6 +9,7 @@ use super::{BulkLink, BulkWay, ControlPlane, ControlPlaneEvent, Death, STARVED_P
 use crate::shared::lock;
 use crate::transfer::TransferWay;
 use spindle_core::control::{self, ControlMessage, Me, Purpose};
+use spindle_core::limits::QUERY_BYTES_MAX;
 use spindle_core::{MemberId, ViewId};
 use spindle_fabric::{Peer, RowDescriptors};
 use spindle_transport::Connection;
@@ -46,6 +47,9 @@ impl ControlPlane {
             if let Ways::Rendezvous(rendezvous) = &mut self.ways {
                 let _ = rendezvous.outbox.push(to, message, &pipe.map(Arc::new));
             }
+        }
+        for (to, message, attachment) in told.outgoing {
+            self.roster.post_with(to, message, attachment);
         }
         self.gather(&mut news);
         self.step_bootstrap();
@@ -152,6 +156,9 @@ impl ControlPlane {
             message => {
                 let disclosed = match (&message, fds.first()) {
                     (ControlMessage::View { bytes, .. }, Some(fd)) => disclose(fd, *bytes, VIEW_BYTES_MAX).ok(),
+                    (ControlMessage::Query { bytes, .. } | ControlMessage::QueryAnswer { bytes, .. }, Some(fd)) => {
+                        disclose(fd, *bytes, QUERY_BYTES_MAX as u64).ok()
+                    }
                     _ => None,
                 };
                 self.hear(message, None, &disclosed.unwrap_or_default());

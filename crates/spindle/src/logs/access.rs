@@ -104,13 +104,31 @@ impl LogAccess {
     }
 
     /// Prunes whole segments with messages up to `through`, itself included, which a snapshot contains.
-    /// A message that is not [durable](Self::durable) stays, as does one that a reader or another member
+    /// A message that is not on the disks of all members stays, as does one that a reader or another member
     /// still needs. Returns the number of segments.
+    ///
+    /// A process that was started again does not know of the older messages that they are on enough disks.
+    /// See [`prune_lost`](Self::prune_lost).
     ///
     /// # Errors
     /// Those of the log.
     pub fn prune(&self, through: Position) -> Result<u64, Error> {
-        let Some(durable) = self.durable() else { return Ok(0) };
+        let oldest = self.readers.oldest().map(position);
+        self.prune_before(through, self.frontier.look(|state| state.settled(oldest)))
+    }
+
+    /// As [`prune`](Self::prune), and prunes as well what is below [`durable`](Self::durable) and stays on
+    /// too few disks: members that had it have left. This log may be the only one with these messages, so
+    /// the caller knows that enough other members have a state on disk that contains them.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub fn prune_lost(&self, through: Position) -> Result<u64, Error> {
+        self.prune_before(through, self.durable())
+    }
+
+    fn prune_before(&self, through: Position, durable: Option<Position>) -> Result<u64, Error> {
+        let Some(durable) = durable else { return Ok(0) };
         let (snapshot, before) = (Some(version(through)), Some(version(durable)));
         let (number, rule) = (self.number, Retention { snapshot, before, ..Retention::default() });
         let pruned = self.writer.call(move |store| store.log(number)?.retain(&rule))??;

@@ -81,6 +81,13 @@ impl DurabilityState {
         self.delivers_durable.then(|| self.frontier.unwrap_or(none))
     }
 
+    /// All messages before it are on the disks of all members. `oldest` is the first one of this log.
+    pub(crate) fn settled(&self, oldest: Option<Position>) -> Option<Position> {
+        let is_here = |lost: &&Range<Position>| oldest.is_some_and(|oldest| oldest < lost.end);
+        let lost = self.lost.iter().filter(is_here).map(|lost| lost.start).min();
+        self.frontier.map(|frontier| lost.map_or(frontier, |lost| lost.min(frontier)))
+    }
+
     /// All messages before it are on the disks of all members, or stay on too few.
     pub(crate) fn frontier(&self) -> Option<Position> {
         self.frontier
@@ -150,6 +157,22 @@ mod tests {
         assert!(matches!(found(4, 4), Found::Durable) && matches!(found(3, 7), Found::Lost));
         frontier.end();
         assert!(matches!(found(4, 5), Found::Ended));
+    }
+
+    #[test]
+    fn messages_on_too_few_disks_settle_nothing_where_the_log_has_some() {
+        let frontier = DurableFrontier::default();
+        let at = |epoch, sequence| Some(Position { epoch: ViewId(epoch), sequence });
+        let settled = |oldest| frontier.look(|state| (state.settled(oldest), state.frontier()));
+        assert_eq!(settled(at(1, 0)), (None, None));
+        frontier.raise(rise(1, 3, true));
+        assert_eq!(settled(at(1, 0)), (at(1, 3), at(1, 3)));
+        frontier.raise(rise(4, 6, false));
+        assert_eq!(settled(at(1, 0)), (at(1, 3), at(4, 6)));
+        // A log that begins later has lost nothing.
+        assert_eq!(settled(at(4, 0)), (at(4, 6), at(4, 6)));
+        frontier.raise(rise(5, 2, true));
+        assert_eq!((settled(at(3, 9)), settled(None)), ((at(1, 3), at(5, 2)), (at(5, 2), at(5, 2))));
     }
 
     #[test]

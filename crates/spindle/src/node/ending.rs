@@ -4,6 +4,7 @@ use super::older::Homes;
 use super::{Node, Poll};
 use crate::error::Ended;
 use crate::logs::SubgroupLog;
+use crate::queries;
 use crate::shared::End;
 use spindle_core::control::INSTALL_LOOK;
 use spindle_core::multicast::stats::Undurable;
@@ -107,6 +108,7 @@ impl Node {
             let (engine, rows) = homes.of(of_subgroup, member);
             of_subgroup.end(engine, rows);
         }
+        queries::end_all(&self.open_queries);
         self.object_cache.end();
         if let Some(control_socket) = self.control_plane.control_socket() {
             control_socket.leave();

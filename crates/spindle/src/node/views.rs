@@ -8,8 +8,11 @@ use crate::handler::Handler;
 use crate::handles::SubgroupHandles;
 use crate::joining::{PreallocatedRow, Preparing};
 use crate::logs::Logs;
+use crate::queries::{self, IncomingQuery};
 use crate::transfer::{STREAM_WAIT, send_state, send_state_afar};
-use spindle_core::control::{ControlEvent, ControlMessage, Heard, Incarnation, Install, Me, Purpose};
+use spindle_core::control::{
+    ControlEvent, ControlMessage, Heard, Incarnation, Install, Me, Purpose, QUERIES_MAX, QueryOrder,
+};
 use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rows, SubgroupId, Table};
 use spindle_fabric::{Fabric, Peer};
@@ -32,6 +35,8 @@ pub(super) struct Shows {
 
 /// Streams that are kept for views to come, at most.
 const OBSERVERS_MAX: usize = 64;
+/// Queries that the handler gets at one look.
+const QUERIES_PER_LOOK: usize = 16;
 /// Views that a receiver may be behind before the next one has to wait for it.
 const VIEWS_BEHIND_MAX: usize = 8;
 
@@ -44,6 +49,7 @@ impl Node {
             let _running = self.shared.handler.enter();
             handler.conflict(Incarnation(mine), Incarnation(theirs));
         }
+        self.hand_queries(handler);
         self.object_server.serve(&mut self.control_plane, &self.object_cache);
         let runs = self.preparing.is_none();
         if runs {
@@ -79,6 +85,7 @@ impl Node {
             || self.lacks_since.is_some()
             || self.member.engine().have_all_finished()
                 && self.logs.as_ref().is_some_and(|logs| logs.patience().is_some())
+            || !self.queries.is_empty()
             || !self.control_plane.is_calm()
             || self.member.is_pending(self.control_plane.roster());
         Ok(worked)
@@ -317,6 +324,7 @@ impl Node {
         self.clock.pause = Duration::ZERO;
         self.let_observers_in();
         self.shared.set_view(Arc::clone(&view));
+        queries::view_began(&self.open_queries, &view.members);
         let _running = self.shared.handler.enter();
         handler.view_changed(&ViewChange::new(old, view));
         Ok(())
@@ -371,9 +379,33 @@ impl Node {
             Some(Heard::Send(order)) => self.object_server.ask(order),
             Some(Heard::SendRecords(order)) => self.send_records(order),
             Some(Heard::Other(ControlEvent::NoRecords { from, reply, why })) => self.no_records(from, reply, why),
+            Some(Heard::Other(ControlEvent::Asked(order))) => self.take_query(order),
+            Some(Heard::Other(ControlEvent::Answered { from, reply, answer })) => {
+                queries::answered(&self.open_queries, from, reply, answer);
+            }
             Some(Heard::Other(_)) | None => {}
         }
         Ok(())
+    }
+
+    /// Keeps a query until the handler can get it.
+    fn take_query(&mut self, order: QueryOrder) {
+        if self.queries.len() < QUERIES_MAX {
+            return self.queries.push_back(order);
+        }
+        IncomingQuery::new(self.id(), order, self.notices()).refuse_as_busy();
+    }
+
+    /// Hands queries of other members to the handler, a few at a time.
+    fn hand_queries(&mut self, handler: &mut impl Handler) {
+        // While logs are replayed, the application has no state yet.
+        let count = if self.replays { 0 } else { QUERIES_PER_LOOK };
+        for _ in 0..count {
+            let Some(order) = self.queries.pop_front() else { return };
+            let query = IncomingQuery::new(self.id(), order, self.notices());
+            let _running = self.shared.handler.enter();
+            handler.query(query);
+        }
     }
 
     /// Checks whether processes follow the group. They need delivered objects for a while, so these

@@ -4,9 +4,10 @@ use spindle_core::MemberId;
 use spindle_core::control::ControlMessage;
 use spindle_fabric::Doorbell;
 use spindle_transport::rendezvous::Notice;
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
@@ -21,9 +22,17 @@ pub(crate) struct Notices {
     doorbell: Mutex<Option<Doorbell>>,
     /// Pipes that can be handed over, each with its receiver and control message.
     pipes: Mutex<Vec<(MemberId, ControlMessage, [OwnedFd; 2])>>,
+    /// Control messages of other threads, each with its receiver and attachment.
+    outgoing: Mutex<VecDeque<Outgoing>>,
     /// The thread that waits for events without a row.
     waiter: Mutex<Option<Thread>>,
 }
+
+/// A control message with its receiver and attachment.
+pub(crate) type Outgoing = (MemberId, ControlMessage, Arc<[u8]>);
+
+/// The most control messages of other threads that one look sends.
+const OUTGOING_PER_LOOK: usize = 64;
 
 /// The notices since the last look.
 #[derive(Debug)]
@@ -34,6 +43,7 @@ pub(crate) struct Noticed {
     /// The watches that report ended processes.
     pub(crate) deaths: Vec<(MemberId, u64)>,
     pub(crate) pipes: Vec<(MemberId, ControlMessage, [OwnedFd; 2])>,
+    pub(crate) outgoing: Vec<Outgoing>,
 }
 
 impl Notices {
@@ -55,6 +65,12 @@ impl Notices {
     /// Notes that the pipe for data to `to` is made.
     pub(crate) fn tell_of_pipe(&self, to: MemberId, message: ControlMessage, pipe: [OwnedFd; 2]) {
         lock(&self.pipes).push((to, message, pipe));
+        self.ring();
+    }
+
+    /// Lets the polling thread send a control message.
+    pub(crate) fn tell_of_message(&self, to: MemberId, message: ControlMessage, attachment: Arc<[u8]>) {
+        lock(&self.outgoing).push_back((to, message, attachment));
         self.ring();
     }
 
@@ -98,7 +114,13 @@ impl Notices {
         let [messages, displaced, net] =
             [&self.messages, &self.displaced, &self.net].map(|told| told.swap(false, Ordering::AcqRel));
         let (deaths, pipes) = (std::mem::take(&mut *lock(&self.deaths)), std::mem::take(&mut *lock(&self.pipes)));
-        Noticed { messages, displaced, net, deaths, pipes }
+        let mut waiting = lock(&self.outgoing);
+        let count = waiting.len().min(OUTGOING_PER_LOOK);
+        let outgoing = waiting.drain(..count).collect();
+        if !waiting.is_empty() {
+            self.note();
+        }
+        Noticed { messages, displaced, net, deaths, pipes, outgoing }
     }
 
     /// Waits for a notice, up to `at_most`.

@@ -1,5 +1,7 @@
 //! The events about other processes that a [`Roster`](super::Roster) reports to its owner.
-use crate::control::{Address, Card, Instance, NoRecords, ObjectOrder, RecordOrder, Refusal, Request, SeedClaim};
+use crate::control::{
+    Address, Card, Instance, NoRecords, ObjectOrder, QueryAnswer, QueryOrder, RecordOrder, Refusal, Request, SeedClaim,
+};
 use crate::ids::{MemberId, ViewId};
 use crate::view::View;
 use alloc::vec::Vec;
@@ -70,6 +72,17 @@ pub enum ControlEvent {
     Wants(ObjectOrder),
     /// The process lacks records of a log, and requests them.
     WantsRecords(RecordOrder),
+    /// The process asks the application of this one.
+    Asked(QueryOrder),
+    /// A process answers a query, or does not.
+    Answered {
+        /// The process.
+        from: MemberId,
+        /// The number of the query.
+        reply: u64,
+        /// The answer.
+        answer: QueryAnswer,
+    },
     /// A process sends no records.
     NoRecords {
         /// The process.

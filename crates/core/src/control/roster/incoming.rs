@@ -1,9 +1,11 @@
 //! The control messages that arrive.
 use super::{Asks, ControlEvent, Roster, StoppedProcesses};
 use crate::control::{
-    BootstrapMessage, Card, ControlMessage, Incarnation, Instance, ObjectOrder, RecordOrder, Request, ViewAnnouncement,
+    BootstrapMessage, Card, ControlMessage, Incarnation, Instance, ObjectOrder, QueryOrder, RecordOrder, Request,
+    ViewAnnouncement,
 };
 use crate::ids::{Process, Time};
+use crate::limits::QUERY_BYTES_MAX;
 
 impl<W> Roster<W> {
     /// Handles a control message with its attachment. `sender` is the card and process of the
@@ -89,6 +91,20 @@ impl<W> Roster<W> {
             ControlMessage::NoRecords { from, reply, why } if id_conflict.is_none() => {
                 self.news.push(ControlEvent::NoRecords { from, reply, why });
             }
+            // An attachment that can't be read, or is too long, is empty here.
+            ControlMessage::Query { incarnation, from, reply, bytes }
+                if id_conflict.is_none() && incarnation == self.incarnation && is_whole(bytes, attachment) =>
+            {
+                self.news.push(ControlEvent::Asked(QueryOrder { from, reply, bytes: attachment.to_vec() }));
+            }
+            ControlMessage::QueryAnswer { from, reply, bytes }
+                if id_conflict.is_none() && is_whole(bytes, attachment) =>
+            {
+                self.news.push(ControlEvent::Answered { from, reply, answer: Ok(attachment.to_vec()) });
+            }
+            ControlMessage::NoAnswer { from, reply, why } if id_conflict.is_none() => {
+                self.news.push(ControlEvent::Answered { from, reply, answer: Err(why) });
+            }
             ControlMessage::Refused { why } => self.news.push(ControlEvent::Refused(why)),
             ControlMessage::Wait { members, blocked, present, .. } => {
                 self.news.push(ControlEvent::Waits { members, blocked, present });
@@ -127,12 +143,36 @@ impl<W> Roster<W> {
     }
 }
 
+/// Whether the attachment of a query or of an answer has the length that the message gives.
+fn is_whole(bytes: u64, attachment: &[u8]) -> bool {
+    attachment.len() as u64 == bytes && attachment.len() <= QUERY_BYTES_MAX
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::me;
     use super::*;
     use crate::ids::{MemberId, ViewId};
     use alloc::vec::Vec;
+
+    #[test]
+    fn a_query_counts_if_it_is_whole_and_for_this_group() {
+        let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+        roster.set_incarnation(5);
+        let from = MemberId(9);
+        let query = |incarnation, bytes| ControlMessage::Query { incarnation, from, reply: 3, bytes };
+        roster.hear(query(6, 2), None, b"hi", Time(0));
+        roster.hear(query(5, 3), None, b"hi", Time(0));
+        roster.hear(ControlMessage::QueryAnswer { from, reply: 3, bytes: 9 }, None, &[], Time(0));
+        let long = alloc::vec![0; QUERY_BYTES_MAX + 1];
+        roster.hear(query(5, long.len() as u64), None, &long, Time(0));
+        assert!(!roster.has_news());
+        roster.hear(query(5, 2), None, b"hi", Time(0));
+        roster.hear(ControlMessage::QueryAnswer { from, reply: 3, bytes: 0 }, None, &[], Time(0));
+        let asked = ControlEvent::Asked(QueryOrder { from, reply: 3, bytes: b"hi".to_vec() });
+        let answered = ControlEvent::Answered { from, reply: 3, answer: Ok(Vec::new()) };
+        assert_eq!(roster.take_news(), [asked, answered]);
+    }
 
     #[test]
     fn objects_are_given_to_processes_that_follow_this_group() {

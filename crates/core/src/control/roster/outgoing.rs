@@ -33,6 +33,11 @@ impl<W> Roster<W> {
         self.write(to, message, Arc::default());
     }
 
+    /// Sends a control message with its attachment.
+    pub fn post_with(&mut self, to: MemberId, message: ControlMessage, attachment: Arc<[u8]>) {
+        self.write(to, message, attachment);
+    }
+
     /// Sends a control message to `id`, or to the duplicate of that id at the address
     /// `id_conflict`.
     pub fn post_at(&mut self, id_conflict: Option<Address>, id: MemberId, message: ControlMessage) {

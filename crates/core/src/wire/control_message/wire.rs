@@ -6,6 +6,7 @@ use crate::wire::address::Address;
 use crate::wire::birth::Birth;
 use crate::wire::bytes::{Reader, WireError, Writer};
 use crate::wire::port::PortAddress;
+use crate::wire::query::NoAnswer;
 use crate::wire::rack::{put_rack, rack};
 use crate::wire::records::{NoRecords, WantedRecords};
 use crate::wire::settings::SharedSettings;
@@ -32,6 +33,9 @@ const BOOTSTRAP: u32 = 13;
 const WANT_RECORDS: u32 = 14;
 const RECORDS: u32 = 15;
 const NO_RECORDS: u32 = 16;
+const QUERY: u32 = 17;
+const QUERY_ANSWER: u32 = 18;
+const NO_ANSWER: u32 = 19;
 
 impl ControlMessage {
     /// Returns the message as bytes.
@@ -136,6 +140,17 @@ impl ControlMessage {
                 [from.0, *reply].into_iter().for_each(|value| out.u64(value));
                 why.put(&mut out);
             }
+            Self::Query { incarnation, from, reply, bytes } => {
+                out.u128(*incarnation);
+                [from.0, *reply, *bytes].into_iter().for_each(|value| out.u64(value));
+            }
+            Self::QueryAnswer { from, reply, bytes } => {
+                [from.0, *reply, *bytes].into_iter().for_each(|value| out.u64(value));
+            }
+            Self::NoAnswer { from, reply, why } => {
+                [from.0, *reply].into_iter().for_each(|value| out.u64(value));
+                why.put(&mut out);
+            }
             Self::Objects { from, reply } | Self::Records { from, reply } => {
                 [from.0, *reply].into_iter().for_each(|value| out.u64(value))
             }
@@ -205,6 +220,16 @@ impl ControlMessage {
             NO_RECORDS => {
                 Self::NoRecords { from: MemberId(from.u64()?), reply: from.u64()?, why: NoRecords::read(&mut from)? }
             }
+            QUERY => Self::Query {
+                incarnation: from.u128()?,
+                from: MemberId(from.u64()?),
+                reply: from.u64()?,
+                bytes: from.u64()?,
+            },
+            QUERY_ANSWER => Self::QueryAnswer { from: MemberId(from.u64()?), reply: from.u64()?, bytes: from.u64()? },
+            NO_ANSWER => {
+                Self::NoAnswer { from: MemberId(from.u64()?), reply: from.u64()?, why: NoAnswer::read(&mut from)? }
+            }
             got => return Err(WireError::Kind { got }),
         };
         from.end()?;
@@ -229,6 +254,9 @@ impl ControlMessage {
             Self::WantRecords { .. } => WANT_RECORDS,
             Self::Records { .. } => RECORDS,
             Self::NoRecords { .. } => NO_RECORDS,
+            Self::Query { .. } => QUERY,
+            Self::QueryAnswer { .. } => QUERY_ANSWER,
+            Self::NoAnswer { .. } => NO_ANSWER,
         }
     }
 }

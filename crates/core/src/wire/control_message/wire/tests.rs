@@ -129,6 +129,11 @@ fn samples() -> Vec<ControlMessage> {
         ControlMessage::NoRecords { from, reply: 4, why: NoRecords::Busy },
         ControlMessage::NoRecords { from, reply: 4, why: NoRecords::Pruned { oldest: position(9) } },
         ControlMessage::NoRecords { from, reply: 4, why: NoRecords::Lacks { last: None } },
+        ControlMessage::Query { incarnation, from, reply: u64::MAX, bytes: 1 << 20 },
+        ControlMessage::QueryAnswer { from, reply: 5, bytes: 0 },
+        ControlMessage::NoAnswer { from, reply: 5, why: NoAnswer::Unanswered },
+        ControlMessage::NoAnswer { from, reply: 5, why: NoAnswer::Busy },
+        ControlMessage::NoAnswer { from, reply: 5, why: NoAnswer::TooLong { bytes: 1 << 40 } },
     ]
 }
 
@@ -165,11 +170,14 @@ fn kind(message: &ControlMessage) -> usize {
             Request::View => 23,
             Request::Stopped { .. } => 24,
             Request::Patience { .. } => 25,
-            Request::RaiseClocks(_) => 29,
+            Request::RaiseClocks(_) => 32,
         },
         ControlMessage::WantRecords { .. } => 26,
         ControlMessage::Records { .. } => 27,
         ControlMessage::NoRecords { .. } => 28,
+        ControlMessage::Query { .. } => 29,
+        ControlMessage::QueryAnswer { .. } => 30,
+        ControlMessage::NoAnswer { .. } => 31,
     }
 }
 
@@ -181,7 +189,7 @@ fn short_samples() -> Vec<ControlMessage> {
 #[test]
 fn every_kind_of_message_has_a_sample_that_is_mutated() {
     let kinds: alloc::collections::BTreeSet<usize> = short_samples().iter().map(kind).collect();
-    assert!(kinds.iter().copied().eq(0..=29), "{kinds:?}");
+    assert!(kinds.iter().copied().eq(0..=32), "{kinds:?}");
 }
 
 #[test]
@@ -307,7 +315,7 @@ fn garbage_messages_never_panic() {
             understood += 1;
         }
     }
-    assert_eq!(kinds.len(), 30, "{kinds:?}");
+    assert_eq!(kinds.len(), 33, "{kinds:?}");
     // Most inputs are a valid message with up to three flipped bits.
     assert!((10_000..90_000).contains(&understood), "{understood}");
 }
