@@ -77,10 +77,17 @@ impl DurablePrefix {
         self.logs.get(&member).and_then(|held| held.on_disk)
     }
 
+    /// An epoch ends before this position. Records from there on are in no log of the group, and a member
+    /// that does not know the end may still append some.
+    pub fn ends_before(&mut self, end: Position) {
+        if self.cuts.insert(end.epoch, end.sequence).is_none() {
+            self.list.retain(|position, _| position.epoch != end.epoch || *position < end);
+        }
+    }
+
     /// The records of `member` from this position on are cut off: they are not part of its epoch.
     pub fn cut(&mut self, member: MemberId, from: Position) {
-        self.cuts.insert(from.epoch, from.sequence);
-        self.list.retain(|position, _| position.epoch != from.epoch || *position < from);
+        self.ends_before(from);
         let last = self.list.range(..from).next_back().map(|(position, _)| *position);
         let Some(held) = self.logs.get_mut(&member) else { return };
         match last.filter(|last| *last >= held.first) {

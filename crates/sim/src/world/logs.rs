@@ -92,6 +92,24 @@ impl World<'_> {
         self.check_durable(seat)
     }
 
+    /// Notes where the decision that `seat` knows ends the epochs of subgroups in which only durable messages
+    /// are delivered.
+    pub(super) fn note_epoch_ends(&mut self, seat: Seat) {
+        let stage = &self.stages[seat.stage];
+        let Some(decision) = stage.member(seat.rank).engine.decision() else { return };
+        let touched = stage.view.touched_by(&decision.next);
+        for (id, spec) in (0..).map(SubgroupId).zip(&stage.view.subgroups) {
+            if !touched[id.index()] || !spec.durability.delivers_durable() {
+                continue;
+            }
+            let last = |(sender, trim): (&Rank, &u64)| spec.sequence(*sender, trim.checked_sub(1)?);
+            let ends = spec.senders.iter().zip(&decision.trims[id.index()]).filter_map(last);
+            let sequence = ends.max().map_or(0, |last| last + 1);
+            let end = Position { epoch: stage.view.epoch(id), sequence };
+            self.logs.lists.entry(id).or_default().ends_before(end);
+        }
+    }
+
     /// Checks a delivery where only durable messages are delivered: the disks of all members of the epoch
     /// have it, or, after the end of the epoch, those of the members that go on.
     pub(super) fn check_delivered_durable(&mut self, seat: Seat, id: SubgroupId, sender: Rank, round: u64) -> Checked {

@@ -58,10 +58,14 @@ impl World<'_> {
     /// Records that the engine at `seat` knows how its view ends.
     pub(super) fn note_decision(&mut self, seat: Seat) -> Checked {
         let member = self.stages[seat.stage].member_mut(seat.rank);
-        let Some(decision) = member.engine.decision() else { return Ok(()) };
+        if member.engine.decision().is_none() {
+            return Ok(());
+        }
         if std::mem::replace(&mut member.knows_end, true) {
             return Ok(());
         }
+        self.note_epoch_ends(seat);
+        let Some(decision) = self.stages[seat.stage].member(seat.rank).engine.decision() else { return Ok(()) };
         let spindle_core::Decision { ballot, next, trims, .. } = decision;
         let ids: Vec<String> = next.members.iter().map(|id| format!("#{id}")).collect();
         note!(
