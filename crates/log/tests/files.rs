@@ -302,6 +302,11 @@ fn a_cut_tells_readers_and_the_log_continues() {
     assert!(matches!(beyond.next(), Err(Error::WasCut { .. })));
     assert_eq!(check(&mut before, 1), 1235);
     append(&mut store, 1235..2000);
+    // Records behind the cut are no continuation of those that were cut.
+    append(&mut store, 3001..3002);
+    let cut = (beyond.next().err(), beyond.next().err());
+    assert!(matches!(cut, (Some(Error::WasCut { .. }), Some(Error::WasCut { .. }))), "{cut:?}");
+    store.log(SUBGROUP).expect("open").cut_after(Some(Version::new(1, 1999))).expect("the disk works");
     assert_eq!(check(&mut before, 1235), 2000);
     store.log(SUBGROUP).expect("open").reset(Version::new(1, 4999), 9).expect("the disk works");
     assert!(readers.oldest().is_none());

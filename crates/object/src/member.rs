@@ -150,10 +150,8 @@ impl<T: StateMachine> Member<T> {
         place.subgroup = view.subgroup(&self.name);
         let ranks = place.subgroup.map(|id| view.subgroups[id.index()].members.clone()).unwrap_or_default();
         let members: Vec<MemberId> = ranks.iter().map(|rank| view.members[rank.index()]).collect();
-        place.copies = match place.subgroup.map(|id| view.subgroups[id.index()].durability) {
-            Some(Durability::Logged { copies }) => copies as usize,
-            _ => 0,
-        };
+        let durability = place.subgroup.map_or(Durability::InMemory, |id| view.subgroups[id.index()].durability);
+        place.copies = durability.copies().unwrap_or(0) as usize;
         // Members that have come know nothing of the disks of the others.
         let has_come = |id: &MemberId| !place.members.contains(id);
         self.stored_due |= self.is_stored && members.iter().any(has_come);
@@ -167,7 +165,7 @@ impl<T: StateMachine> Member<T> {
     /// a state on its disk that contains them, and these are enough.
     fn let_prune_lost(&self) {
         let (Some(place), Some(snapshotting)) = (&self.place, &self.snapshotting) else { return };
-        let have_all = place.members.iter().all(|id| self.stored.contains(id));
+        let have_all = !place.members.is_empty() && place.members.iter().all(|id| self.stored.contains(id));
         snapshotting.let_prune_lost(have_all && place.members.len() >= place.copies);
     }
 

@@ -287,12 +287,6 @@ impl Node {
         }
     }
 
-    /// Makes the next poll look at the logs, once the group waits for nothing but logs.
-    fn note_waiting_logs(&mut self) {
-        let Some(logs) = &self.logs else { return };
-        self.has_chores |= self.member.engine().have_all_finished() || logs.patience().is_some();
-    }
-
     /// Sends on what rings of ended views still contain. No other step of a poll does: this member
     /// relays the ring of an application that is silent for as long as it is silent.
     #[inline]

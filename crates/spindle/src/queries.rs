@@ -113,7 +113,8 @@ impl Queries {
     pub fn ask(&self, member: MemberId, query: &[u8]) -> Asked {
         let slot: Arc<Slot> = Arc::default();
         let reply = self.send(member, query, &slot).map_err(|error| end(&slot, Err(error))).ok();
-        Asked { member, slot, open: Arc::clone(&self.open), reply, ticket: Ticket::default() }
+        let (open, notices) = (Arc::clone(&self.open), Arc::clone(&self.notices));
+        Asked { member, slot, open, notices, reply, ticket: Ticket::default() }
     }
 
     fn send(&self, to: MemberId, query: &[u8], slot: &Arc<Slot>) -> Result<u64, QueryError> {
@@ -147,6 +148,7 @@ pub struct Asked {
     member: MemberId,
     slot: Arc<Slot>,
     open: Arc<OpenQueries>,
+    notices: Arc<Notices>,
     reply: Option<u64>,
     ticket: Ticket<Option<Ending>>,
 }
@@ -186,6 +188,8 @@ impl Drop for Asked {
     fn drop(&mut self) {
         if let Some(reply) = self.reply {
             lock(&self.open).forget(reply);
+            // A member whose polling thread is busy keeps no queries for which no thread waits.
+            self.notices.withdraw_query(reply);
         }
     }
 }

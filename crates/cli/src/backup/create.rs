@@ -121,7 +121,6 @@ fn copy(args: &Args, directory: &Directory, output: &Output, stop: &Stop) -> Res
     };
     let disk = &directory.disk;
     let owner = owner(args, directory)?;
-    let entries = DataDirectory::logs(&**disk)?;
     let (cut, wanted) = match &owner {
         Some(owner) => {
             let patience =
@@ -131,6 +130,8 @@ fn copy(args: &Args, directory: &Directory, output: &Output, stop: &Stop) -> Res
         }
         None => (args.at.map_or_else(|| newest(directory), Ok)?, None),
     };
+    // The member may have made a log meanwhile.
+    let entries = DataDirectory::logs(&**disk)?;
     let mut sources = Vec::new();
     for entry in &entries {
         let log = chosen(entry);

@@ -92,6 +92,10 @@ impl Owner {
         let mut states = states;
         loop {
             for (name, state) in &states {
+                // A log may have taken messages that its epoch did not deliver. Then its clock falls.
+                if state.clock < clock && needed.get(name).is_some_and(|(epoch, _)| *epoch != state.epoch) {
+                    needed.remove(name);
+                }
                 if state.clock >= clock && !state.catches_up {
                     needed.entry(name.clone()).or_insert((state.epoch, state.taken));
                 }

@@ -20,8 +20,9 @@ pub enum DirectoryCommand {
         /// The changes, in order.
         changes: Vec<EntityChange>,
     },
-    /// Participants whose processes are no members of the group any more, by the word of any participant.
-    /// Identities are never used again, so a late command harms no later participant.
+    /// Participants whose processes are no members of the group any more. Every process may send it, since the
+    /// group has agreed on the end of the others. Identities are never used again, so a late command harms
+    /// no later participant.
     Expel(Vec<Guid>),
 }
 
@@ -42,6 +43,13 @@ pub enum EntityChange {
     Writer(Box<WriterEntry>),
     /// A reader is created, or has new policies.
     Reader(Box<ReaderEntry>),
+    /// A writer is alive from now on, or is not (LIVELINESS, DDS 2.2.3.11).
+    Alive {
+        /// The writer.
+        writer: Guid,
+        /// Whether it is alive.
+        alive: bool,
+    },
     /// An entity is deleted.
     Delete(Guid),
 }

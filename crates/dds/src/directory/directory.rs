@@ -8,23 +8,13 @@ use super::pairs::Pairs;
 use super::plan::DomainPlan;
 use super::stored::Stored;
 use super::types::TypeTable;
-use crate::error::DdsError;
 use crate::id::Guid;
-use crate::matching::{EndpointMatch, Mismatch, TopicRef, check_topics, near_miss};
-use crate::policy::PartitionQosPolicy;
-use crate::qos::{QosSet, Supported};
+use crate::matching::{EndpointMatch, Mismatch, check_topics, match_endpoints, near_miss};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use spindle_xcdr::{TypeDescription, TypeHash};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// The longest name of a topic, a type, a partition or a participant, in bytes.
-const NAME_BYTES_MAX: usize = 256;
-/// The most names of PARTITION.
-const PARTITIONS_MAX: usize = 64;
-/// The longest USER_DATA, TOPIC_DATA or GROUP_DATA, in bytes.
-const DATA_BYTES_MAX: usize = 64 << 10;
 
 /// The outcome of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,17 +40,38 @@ pub struct Directory {
     domains: Domains,
     /// Follows from the entries, as do the plans of the order domains.
     pairs: Pairs,
-    /// The order domains whose plans may have changed during a command.
-    touched: BTreeSet<u32>,
 }
 
-/// A kind of entity with a map of its own.
-trait Kept: Entity + Sized {
+/// A kind of entity, with its map.
+trait Kept: Entity {
     fn map(directory: &Directory) -> &BTreeMap<Guid, Self>;
     fn map_mut(directory: &mut Directory) -> &mut BTreeMap<Guid, Self>;
-    fn check(&self) -> Result<(), DirectoryError>;
-    /// Checks that the policies may change to those of another entry.
-    fn check_change(&self, to: &Self) -> Result<(), DdsError>;
+}
+
+macro_rules! kept {
+    ($of:ident, $map:ident) => {
+        impl Kept for $of {
+            fn map(directory: &Directory) -> &BTreeMap<Guid, $of> {
+                &directory.$map
+            }
+
+            fn map_mut(directory: &mut Directory) -> &mut BTreeMap<Guid, $of> {
+                &mut directory.$map
+            }
+        }
+    };
+}
+
+kept!(TopicEntry, topics);
+kept!(WriterEntry, writers);
+kept!(ReaderEntry, readers);
+
+/// The consequences of a command, while it is applied.
+#[derive(Default)]
+struct Consequences {
+    events: Vec<DirectoryEvent>,
+    /// The order domains that it changes.
+    domains: BTreeSet<u32>,
 }
 
 impl Directory {
@@ -124,7 +135,13 @@ impl Directory {
         self.domains.plan(domain)
     }
 
-    /// Returns the order domain of a topic; `None` while it has no writer.
+    /// Returns the version of the directory with the last change of an order domain, its writers, its readers
+    /// or its matches.
+    pub fn domain_version(&self, domain: u32) -> Option<u64> {
+        self.domains.version(domain)
+    }
+
+    /// Returns the order domain of a topic; `None` before its first writer.
     pub fn domain_of(&self, topic: &str) -> Option<u32> {
         self.domains.of_topic(topic)
     }
@@ -139,10 +156,9 @@ impl Directory {
         self.types.objects(hash)
     }
 
-    /// Returns all pairs of a writer and a reader of one topic, with the terms of the match or the reasons
-    /// against it.
-    pub fn pairs(&self) -> impl Iterator<Item = (Guid, Guid, Result<&EndpointMatch, &[Mismatch]>)> {
-        self.pairs.iter().map(|(writer, reader, state)| (writer, reader, state.as_ref().map_err(Vec::as_slice)))
+    /// Returns all pairs of a writer and a reader that match, with the terms.
+    pub fn matches(&self) -> impl Iterator<Item = (Guid, Guid, &EndpointMatch)> {
+        self.pairs.iter()
     }
 
     /// Returns why a writer and a reader match: the terms, or all reasons against it. Endpoints of two topics
@@ -153,8 +169,14 @@ impl Directory {
     pub fn why(&self, writer: Guid, reader: Guid) -> Result<Result<EndpointMatch, Vec<Mismatch>>, DirectoryError> {
         let own = self.writers.get(&writer).ok_or(DirectoryError::NoEntity(writer))?;
         let other = self.readers.get(&reader).ok_or(DirectoryError::NoEntity(reader))?;
-        let state = self.pairs.state(writer, reader).cloned();
-        Ok(state.unwrap_or_else(|| crate::matching::match_endpoints(&own.description, &other.description)))
+        Ok(match_endpoints(&own.description, &other.description))
+    }
+
+    /// Returns the participants whose processes are not among these, each with its id and its
+    /// [incarnation](ParticipantEntry::incarnation). Each process asks at each view, and expels them.
+    pub fn absent(&self, processes: &[(u64, u64)]) -> Vec<Guid> {
+        let is_absent = |own: &&ParticipantEntry| !processes.contains(&(own.member, own.incarnation));
+        self.participants.values().filter(is_absent).map(|own| own.guid).collect()
     }
 
     /// Returns the probable mistakes in the name of an endpoint's topic: other topics with endpoints of the
@@ -175,48 +197,57 @@ impl Directory {
         }
     }
 
-    /// Applies a command, the next one in the order of the group.
-    pub fn apply(&mut self, command: &DirectoryCommand) -> Applied {
-        let mut events = Vec::new();
+    /// Applies a command, the next one in the order of the group, which process `sender` sent.
+    pub fn apply(&mut self, sender: u64, command: &DirectoryCommand) -> Applied {
+        let mut to = Consequences::default();
         let results = match command {
-            DirectoryCommand::Announce(entry) => vec![self.announce(entry, &mut events)],
-            DirectoryCommand::Withdraw(guid) => match self.participants.contains_key(guid) {
-                true => {
-                    self.remove_participant(*guid, &mut events);
-                    vec![Ok(())]
+            DirectoryCommand::Announce(entry) => vec![self.announce(sender, entry, &mut to)],
+            DirectoryCommand::Withdraw(guid) => {
+                let checked = self.check_owner(sender, *guid);
+                if checked.is_ok() {
+                    self.remove_participant(*guid, true, &mut to);
                 }
-                false => vec![Err(DirectoryError::NoParticipant(*guid))],
-            },
+                vec![checked]
+            }
             DirectoryCommand::Change { participant, changes } => {
-                changes.iter().map(|change| self.change(*participant, change, &mut events)).collect()
+                let owner = self.check_owner(sender, *participant);
+                let change = |change| owner.clone().and_then(|()| self.change(*participant, change, &mut to));
+                changes.iter().map(change).collect()
             }
             DirectoryCommand::Expel(participants) => {
-                participants.iter().for_each(|guid| self.remove_participant(*guid, &mut events));
+                participants.iter().for_each(|guid| self.remove_participant(*guid, false, &mut to));
                 vec![Ok(())]
             }
         };
         self.types.collect();
-        self.plan_touched(&mut events);
-        self.version += u64::from(!events.is_empty());
-        Applied { results, events }
+        self.version += u64::from(!to.events.is_empty());
+        self.plan_changed(&mut to);
+        Applied { results, events: to.events }
     }
 
-    fn announce(&mut self, entry: &ParticipantEntry, events: &mut Vec<DirectoryEvent>) -> Result<(), DirectoryError> {
-        check_length("the name of a participant", entry.name.len(), NAME_BYTES_MAX)?;
-        check_length("USER_DATA", entry.user_data.value.len(), DATA_BYTES_MAX)?;
-        match self.participants.get(&entry.guid) {
-            Some(known) if known == entry => return Ok(()),
-            Some(known) if known.member != entry.member => {
-                let (owner, member) = (known.member, entry.member);
-                return Err(DirectoryError::OtherProcess { guid: entry.guid, owner, member });
-            }
-            None if self.is_entity(entry.guid) => {
-                return Err(DirectoryError::InUse { guid: entry.guid, kind: "participant".to_owned() });
-            }
-            _ => {}
+    /// Checks that a participant is there, and belongs to the process that sent the command.
+    fn check_owner(&self, sender: u64, guid: Guid) -> Result<(), DirectoryError> {
+        match self.participants.get(&guid) {
+            None => Err(DirectoryError::NoParticipant(guid)),
+            Some(own) if own.member == sender => Ok(()),
+            Some(own) => Err(DirectoryError::OtherProcess { guid, owner: own.member, member: sender }),
         }
-        self.participants.insert(entry.guid, entry.clone());
-        events.push(DirectoryEvent::Participant(entry.guid));
+    }
+
+    fn announce(&mut self, sender: u64, entry: &ParticipantEntry, to: &mut Consequences) -> Result<(), DirectoryError> {
+        entry.check()?;
+        let known = self.participants.get(&entry.guid);
+        let owner = known.map_or(entry.member, |known| known.member);
+        if owner != sender || entry.member != sender {
+            return Err(DirectoryError::OtherProcess { guid: entry.guid, owner, member: sender });
+        }
+        if known.is_none() && self.is_entity(entry.guid) {
+            return Err(DirectoryError::InUse { guid: entry.guid, kind: "participant".to_owned() });
+        }
+        if known != Some(entry) {
+            self.participants.insert(entry.guid, entry.clone());
+            to.events.push(DirectoryEvent::Participant(entry.guid));
+        }
         Ok(())
     }
 
@@ -224,22 +255,24 @@ impl Directory {
         &mut self,
         participant: Guid,
         change: &EntityChange,
-        events: &mut Vec<DirectoryEvent>,
+        to: &mut Consequences,
     ) -> Result<(), DirectoryError> {
-        if !self.participants.contains_key(&participant) {
-            return Err(DirectoryError::NoParticipant(participant));
-        }
         match change {
             EntityChange::Type { hash, objects } => self.types.add(*hash, objects),
-            EntityChange::Topic(entry) => self.put_topic(participant, entry, events),
-            EntityChange::Writer(entry) => self.put_writer(participant, entry, events),
-            EntityChange::Reader(entry) => self.put_reader(participant, entry, events),
-            EntityChange::Delete(guid) => self.delete(participant, *guid, events),
+            EntityChange::Topic(entry) => self.put_topic(participant, entry, to),
+            EntityChange::Writer(entry) => self.put_writer(participant, entry, to),
+            EntityChange::Reader(entry) => self.put_reader(participant, entry, to),
+            EntityChange::Alive { writer, alive } => {
+                let own = self.writers.get(writer).filter(|own| own.participant == participant);
+                let own = own.ok_or(DirectoryError::NoEntity(*writer))?;
+                self.put_writer(participant, &WriterEntry { alive: *alive, ..own.clone() }, to)
+            }
+            EntityChange::Delete(guid) => self.delete(participant, *guid, to),
         }
     }
 
     /// Adds an entry or changes its policies. Returns whether anything changed.
-    fn put<E: Kept + Clone + PartialEq>(&mut self, participant: Guid, entry: &E) -> Result<bool, DirectoryError> {
+    fn put<E: Kept>(&mut self, participant: Guid, entry: &E) -> Result<bool, DirectoryError> {
         let guid = entry.guid();
         if entry.participant() != participant {
             return Err(DirectoryError::NoParticipant(entry.participant()));
@@ -276,19 +309,19 @@ impl Directory {
         &mut self,
         participant: Guid,
         entry: &TopicEntry,
-        events: &mut Vec<DirectoryEvent>,
+        to: &mut Consequences,
     ) -> Result<(), DirectoryError> {
         let is_new = !self.topics.contains_key(&entry.guid);
         if !self.put(participant, entry)? {
             return Ok(());
         }
-        events.push(DirectoryEvent::Topic(entry.guid));
+        to.events.push(DirectoryEvent::Topic(entry.guid));
         let own = &self.topics[&entry.guid];
         let same_name = |other: &&TopicEntry| other.guid != own.guid && other.topic.name == own.topic.name;
         for other in self.topics.values().filter(same_name).filter(|_| is_new) {
             if let Err(reason) = check_topics(&own.topic, &other.topic) {
                 let (topic, other) = (own.guid, other.guid);
-                events.push(DirectoryEvent::InconsistentTopic { topic, other, reason: Box::new(reason) });
+                to.events.push(DirectoryEvent::InconsistentTopic { topic, other, reason: Box::new(reason) });
             }
         }
         Ok(())
@@ -298,15 +331,19 @@ impl Directory {
         &mut self,
         participant: Guid,
         entry: &WriterEntry,
-        events: &mut Vec<DirectoryEvent>,
+        to: &mut Consequences,
     ) -> Result<(), DirectoryError> {
         let guid = entry.description.guid;
         let is_new = !self.writers.contains_key(&guid);
         let chosen = if is_new { self.domains.choose(entry, &self.writers)? } else { None };
+        if is_new && self.writer_next == u32::MAX {
+            let (count, limit) = (u64::from(self.writer_next), u64::from(u32::MAX));
+            return Err(DirectoryError::TooMany { what: "writers since its begin".to_owned(), count, limit });
+        }
         if !self.put(participant, entry)? {
             return Ok(());
         }
-        events.push(DirectoryEvent::Writer(guid));
+        to.events.push(DirectoryEvent::Writer(guid));
         let own = &self.writers[&guid];
         let topic = &own.description.topic.name;
         if is_new {
@@ -314,8 +351,8 @@ impl Directory {
             self.writer_next += 1;
             self.domains.bind(topic, own.description.qos.consistency_level(), chosen);
         }
-        self.pairs.put_writer(own, &self.readers, events);
-        self.touched.extend(self.domains.of_topic(topic));
+        self.pairs.put_writer(own, &self.readers, &mut to.events);
+        to.domains.extend(self.domains.of_topic(topic));
         Ok(())
     }
 
@@ -323,32 +360,27 @@ impl Directory {
         &mut self,
         participant: Guid,
         entry: &ReaderEntry,
-        events: &mut Vec<DirectoryEvent>,
+        to: &mut Consequences,
     ) -> Result<(), DirectoryError> {
         let guid = entry.description.guid;
         if !self.put(participant, entry)? {
             return Ok(());
         }
-        events.push(DirectoryEvent::Reader(guid));
+        to.events.push(DirectoryEvent::Reader(guid));
         let own = &self.readers[&guid];
-        self.pairs.put_reader(own, &self.writers, events);
-        self.touched.extend(self.domains.of_topic(&own.description.topic.name));
+        self.pairs.put_reader(own, &self.writers, &mut to.events);
+        to.domains.extend(self.domains.of_topic(&own.description.topic.name));
         Ok(())
     }
 
-    fn delete(
-        &mut self,
-        participant: Guid,
-        guid: Guid,
-        events: &mut Vec<DirectoryEvent>,
-    ) -> Result<(), DirectoryError> {
+    fn delete(&mut self, participant: Guid, guid: Guid, to: &mut Consequences) -> Result<(), DirectoryError> {
         let of = |owner: Guid| owner == participant;
         if self.topics.get(&guid).is_some_and(|own| of(own.participant)) {
-            self.remove_topic(guid, events);
+            self.remove_topic(guid, to);
         } else if self.writers.get(&guid).is_some_and(|own| of(own.participant)) {
-            self.remove_writer(guid, true, events);
+            self.remove_writer(guid, true, to);
         } else if self.readers.get(&guid).is_some_and(|own| of(own.participant)) {
-            self.remove_reader(guid, events);
+            self.remove_reader(guid, to);
         } else {
             return Err(DirectoryError::NoEntity(guid));
         }
@@ -359,59 +391,59 @@ impl Directory {
         self.topics.contains_key(&guid) || self.writers.contains_key(&guid) || self.readers.contains_key(&guid)
     }
 
-    /// Removes a participant with its entities, if it is there.
-    fn remove_participant(&mut self, guid: Guid, events: &mut Vec<DirectoryEvent>) {
-        if !self.participants.contains_key(&guid) {
+    /// Removes a participant with its entities, if it is there. They are deleted, or their process failed.
+    fn remove_participant(&mut self, guid: Guid, deleted: bool, to: &mut Consequences) {
+        if self.participants.remove(&guid).is_none() {
             return;
         }
         let of = |(own, participant): (Guid, Guid)| (participant == guid).then_some(own);
         let readers: Vec<Guid> = self.readers.iter().filter_map(|(own, it)| of((*own, it.participant))).collect();
         let writers: Vec<Guid> = self.writers.iter().filter_map(|(own, it)| of((*own, it.participant))).collect();
         let topics: Vec<Guid> = self.topics.iter().filter_map(|(own, it)| of((*own, it.participant))).collect();
-        readers.into_iter().for_each(|reader| self.remove_reader(reader, events));
-        writers.into_iter().for_each(|writer| self.remove_writer(writer, false, events));
-        topics.into_iter().for_each(|topic| self.remove_topic(topic, events));
-        self.participants.remove(&guid);
-        events.push(DirectoryEvent::ParticipantGone(guid));
+        readers.into_iter().for_each(|reader| self.remove_reader(reader, to));
+        writers.into_iter().for_each(|writer| self.remove_writer(writer, deleted, to));
+        topics.into_iter().for_each(|topic| self.remove_topic(topic, to));
+        to.events.push(DirectoryEvent::ParticipantGone(guid));
     }
 
-    fn remove_topic(&mut self, guid: Guid, events: &mut Vec<DirectoryEvent>) {
+    fn remove_topic(&mut self, guid: Guid, to: &mut Consequences) {
         if let Some(own) = self.topics.remove(&guid) {
             own.type_hash.into_iter().for_each(|hash| self.types.release(hash));
-            events.push(DirectoryEvent::TopicGone(guid));
+            to.events.push(DirectoryEvent::TopicGone(guid));
         }
     }
 
-    fn remove_writer(&mut self, guid: Guid, deleted: bool, events: &mut Vec<DirectoryEvent>) {
+    fn remove_writer(&mut self, guid: Guid, deleted: bool, to: &mut Consequences) {
         let Some(own) = self.writers.remove(&guid) else { return };
         own.type_hash.into_iter().for_each(|hash| self.types.release(hash));
         let topic = &own.description.topic.name;
-        self.touched.extend(self.domains.of_topic(topic));
+        to.domains.extend(self.domains.of_topic(topic));
         self.writer_numbers.remove(&guid);
-        self.pairs.remove_writer(topic, guid);
-        if self.pairs.endpoints(topic).is_none_or(|endpoints| endpoints.writers.is_empty()) {
+        if self.pairs.remove_writer(topic, guid) {
             self.domains.release(topic);
         }
-        events.push(DirectoryEvent::WriterGone { entry: Box::new(own), deleted });
+        to.events.push(DirectoryEvent::WriterGone { entry: Box::new(own), deleted });
     }
 
-    fn remove_reader(&mut self, guid: Guid, events: &mut Vec<DirectoryEvent>) {
+    fn remove_reader(&mut self, guid: Guid, to: &mut Consequences) {
         let Some(own) = self.readers.remove(&guid) else { return };
         own.type_hash.into_iter().for_each(|hash| self.types.release(hash));
         let topic = &own.description.topic.name;
-        self.touched.extend(self.domains.of_topic(topic));
-        self.pairs.remove_reader(topic, guid);
-        events.push(DirectoryEvent::ReaderGone(Box::new(own)));
+        to.domains.extend(self.domains.of_topic(topic));
+        if self.pairs.remove_reader(topic, guid) {
+            self.domains.release(topic);
+        }
+        to.events.push(DirectoryEvent::ReaderGone(Box::new(own)));
     }
 
-    /// Makes the plans anew that may have changed.
-    fn plan_touched(&mut self, events: &mut Vec<DirectoryEvent>) {
-        let Directory { domains, pairs, writers, readers, participants, touched, .. } = self;
-        for domain in std::mem::take(touched) {
+    /// Makes the plans of the changed order domains anew.
+    fn plan_changed(&mut self, to: &mut Consequences) {
+        let Directory { version, domains, pairs, writers, readers, participants, .. } = self;
+        for domain in &to.domains {
             let member_of = |guid: Guid| participants.get(&guid).map(|own| own.member);
-            match domains.plan_anew(domain, pairs, writers, readers, member_of) {
-                Some(Some(plan)) => events.push(DirectoryEvent::Domain(plan)),
-                Some(None) => events.push(DirectoryEvent::DomainGone(domain)),
+            match domains.plan_anew(*domain, *version, pairs, writers, readers, member_of) {
+                Some(Some(plan)) => to.events.push(DirectoryEvent::Domain(plan)),
+                Some(None) => to.events.push(DirectoryEvent::DomainGone(*domain)),
                 None => {}
             }
         }
@@ -445,24 +477,64 @@ impl Directory {
             readers: stored.readers.into_owned(),
             writer_numbers: stored.writer_numbers.into_owned(),
             writer_next: stored.writer_next,
-            domains: Domains::stored(stored.domain_next, stored.domains.into_owned()),
-            ..Directory::default()
+            domains: Domains::stored(stored.domain_next, stored.domains.into_owned())?,
+            pairs: Pairs::default(),
         };
-        let Directory { types, topics, writers, readers, pairs, domains, touched, .. } = &mut directory;
-        describe(types, topics)?;
-        describe(types, writers)?;
-        describe(types, readers)?;
+        let Directory { types, participants, topics, writers, readers, pairs, .. } = &mut directory;
+        participants.values().try_for_each(ParticipantEntry::check)?;
+        restore(types, participants, topics)?;
+        restore(types, participants, writers)?;
+        restore(types, participants, readers)?;
         readers.values().for_each(|reader| pairs.put_reader(reader, writers, &mut Vec::new()));
         writers.values().for_each(|writer| pairs.put_writer(writer, readers, &mut Vec::new()));
-        touched.extend(domains.all.keys());
-        directory.plan_touched(&mut Vec::new());
+        directory.check_restored()?;
+        for (domain, version) in directory.domains.versions() {
+            let Directory { domains, pairs, writers, readers, participants, .. } = &mut directory;
+            let member_of = |guid: Guid| participants.get(&guid).map(|own| own.member);
+            domains.plan_anew(domain, version, pairs, writers, readers, member_of);
+        }
         Ok(directory)
+    }
+
+    /// Checks the relations between the parts of a serialised directory.
+    fn check_restored(&self) -> Result<(), DirectoryError> {
+        let damaged = |what: String| Err(DirectoryError::Damaged(what));
+        if let Some((guid, _)) =
+            self.participants.iter().find(|(guid, own)| **guid != own.guid || self.is_entity(**guid))
+        {
+            return damaged(format!("participant {guid}"));
+        }
+        let numbers: BTreeSet<u32> = self.writer_numbers.values().copied().collect();
+        let is_numbered = self.writer_numbers.keys().eq(self.writers.keys()) && numbers.len() == self.writers.len();
+        if !is_numbered || numbers.last().is_some_and(|last| *last >= self.writer_next) {
+            return damaged("the numbers of its writers".to_owned());
+        }
+        for own in self.writers.values() {
+            let domain = self.domains.of_topic(&own.description.topic.name).and_then(|id| self.domains.all.get(&id));
+            let level = own.description.qos.consistency_level();
+            if domain.is_none_or(|domain| domain.level < level || domain.version > self.version) {
+                return damaged(format!("the order domain of topic '{}'", own.description.topic.name));
+            }
+        }
+        let has_endpoints = |topic: &String| self.pairs.endpoints(topic).is_some();
+        match self.domains.all.iter().find(|(_, own)| !own.topics.iter().all(has_endpoints)) {
+            Some((id, _)) => damaged(format!("order domain {id}")),
+            None => Ok(()),
+        }
     }
 }
 
-/// Gives the entries of a serialised directory the descriptions of their types.
-fn describe<E: Entity>(types: &mut TypeTable, entries: &mut BTreeMap<Guid, E>) -> Result<(), DirectoryError> {
-    for entry in entries.values_mut() {
+/// Checks the entries of a serialised directory, and gives them the descriptions of their types.
+fn restore<E: Entity>(
+    types: &mut TypeTable,
+    participants: &BTreeMap<Guid, ParticipantEntry>,
+    entries: &mut BTreeMap<Guid, E>,
+) -> Result<(), DirectoryError> {
+    for (guid, entry) in entries {
+        entry.check()?;
+        if *guid != entry.guid() || !participants.contains_key(&entry.participant()) {
+            return Err(DirectoryError::Damaged(format!("{} {guid}", E::KIND)));
+        }
         entry.topic_mut().description = entry.type_hash().map(|hash| types.refer(hash)).transpose()?;
     }
     Ok(())
@@ -491,99 +563,4 @@ impl PartialEq for Directory {
             && self.pairs == other.pairs
             && types(self) == types(other)
     }
-}
-
-macro_rules! kept {
-    ($of:ident, $map:ident) => {
-        fn map(directory: &Directory) -> &BTreeMap<Guid, $of> {
-            &directory.$map
-        }
-
-        fn map_mut(directory: &mut Directory) -> &mut BTreeMap<Guid, $of> {
-            &mut directory.$map
-        }
-    };
-}
-
-impl Kept for TopicEntry {
-    kept!(TopicEntry, topics);
-
-    fn check(&self) -> Result<(), DirectoryError> {
-        check_topic(&self.topic)?;
-        check_length("TOPIC_DATA", self.qos.topic_data.value.len(), DATA_BYTES_MAX)?;
-        Ok(self.qos.check_consistent()?)
-    }
-
-    fn check_change(&self, to: &TopicEntry) -> Result<(), DdsError> {
-        self.qos.check_change(&to.qos, true, &Supported::all())
-    }
-}
-
-impl Kept for WriterEntry {
-    kept!(WriterEntry, writers);
-
-    fn check(&self) -> Result<(), DirectoryError> {
-        let own = &self.description;
-        check_topic(&own.topic)?;
-        check_length("USER_DATA", own.qos.user_data.value.len(), DATA_BYTES_MAX)?;
-        check_length("GROUP_DATA", own.publisher.group_data.value.len(), DATA_BYTES_MAX)?;
-        check_partition(&own.publisher.partition)?;
-        own.qos.check_consistent()?;
-        Ok(own.publisher.check_consistent()?)
-    }
-
-    fn check_change(&self, to: &WriterEntry) -> Result<(), DdsError> {
-        let (own, to) = (&self.description, &to.description);
-        own.qos.check_change(&to.qos, true, &Supported::all())?;
-        own.publisher.check_change(&to.publisher, true, &Supported::all())
-    }
-}
-
-impl Kept for ReaderEntry {
-    kept!(ReaderEntry, readers);
-
-    fn check(&self) -> Result<(), DirectoryError> {
-        let own = &self.description;
-        check_topic(&own.topic)?;
-        check_length("USER_DATA", own.qos.user_data.value.len(), DATA_BYTES_MAX)?;
-        check_length("GROUP_DATA", own.subscriber.group_data.value.len(), DATA_BYTES_MAX)?;
-        check_partition(&own.subscriber.partition)?;
-        own.qos.check_consistent()?;
-        Ok(own.subscriber.check_consistent()?)
-    }
-
-    fn check_change(&self, to: &ReaderEntry) -> Result<(), DdsError> {
-        let (own, to) = (&self.description, &to.description);
-        own.qos.check_change(&to.qos, true, &Supported::all())?;
-        own.subscriber.check_change(&to.subscriber, true, &Supported::all())
-    }
-}
-
-fn check_topic(topic: &TopicRef) -> Result<(), DirectoryError> {
-    check_length("the name of a topic", topic.name.len(), NAME_BYTES_MAX)?;
-    check_length("the name of a type", topic.type_name.len(), NAME_BYTES_MAX)
-}
-
-fn check_partition(partition: &PartitionQosPolicy) -> Result<(), DirectoryError> {
-    if partition.name.len() > PARTITIONS_MAX {
-        return Err(DirectoryError::TooLong {
-            what: "PARTITION".to_owned(),
-            length: partition.name.len() as u64,
-            unit: "names".to_owned(),
-            limit: PARTITIONS_MAX as u64,
-        });
-    }
-    partition.name.iter().try_for_each(|name| check_length("a name of PARTITION", name.len(), NAME_BYTES_MAX))
-}
-
-fn check_length(what: &str, length: usize, limit: usize) -> Result<(), DirectoryError> {
-    if length <= limit {
-        return Ok(());
-    }
-    Err(DirectoryError::TooLong {
-        what: what.to_owned(),
-        length: length as u64,
-        unit: "bytes".to_owned(),
-        limit: limit as u64,
-    })
 }

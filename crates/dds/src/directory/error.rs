@@ -12,18 +12,18 @@ pub enum DirectoryError {
     /// member any more.
     #[error("participant {0} is not in the directory; create another participant")]
     NoParticipant(Guid),
-    /// The participant was announced by another process.
-    #[error("participant {guid} belongs to process {owner}, and process {member} announced it; create another one")]
+    /// The participant belongs to another process.
+    #[error("participant {guid} belongs to process {owner}, and process {member} can't change it; create another one")]
     OtherProcess {
         /// The participant.
         guid: Guid,
-        /// The process that announced it first.
+        /// The process that it belongs to.
         owner: u64,
-        /// The process that announced it now.
+        /// The process that sent the command.
         member: u64,
     },
-    /// No entity of the participant has this identity.
-    #[error("the participant has no entity {0}; it may be deleted")]
+    /// No entity, or none of the participant, has this identity.
+    #[error("there is no entity {0}; it may have been deleted")]
     NoEntity(Guid),
     /// The identity belongs to another entity.
     #[error("identity {guid} of a {kind} is in use; give each entity an identity of its own")]
@@ -73,6 +73,19 @@ pub enum DirectoryError {
         /// The order domain of its other topics.
         publisher_domain: u32,
     },
+    /// There are too many of a kind.
+    #[error("the domain has {count} {what}, and the limit is {limit}")]
+    TooMany {
+        /// The kind.
+        what: String,
+        /// The number that there are.
+        count: u64,
+        /// The most that there may be.
+        limit: u64,
+    },
+    /// A serialised directory contradicts itself.
+    #[error("the directory is damaged: {0}; transfer it again")]
+    Damaged(String),
     /// A name or a value is too long.
     #[error("{what} has {length} {unit}, and the limit is {limit}")]
     TooLong {

@@ -3,6 +3,7 @@ use super::entry::{ReaderEntry, WriterEntry};
 use super::plan::DomainPlan;
 use crate::id::Guid;
 use crate::matching::{EndpointMatch, Mismatch};
+use crate::policy::PolicyId;
 
 /// A change of a directory, in the order that all participants see.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,13 +27,13 @@ pub enum DirectoryEvent {
         /// The reason.
         reason: Box<Mismatch>,
     },
-    /// A writer came, or has other policies. Its matches follow.
+    /// A writer came, has other policies, or its liveliness has changed. Its matches follow.
     Writer(Guid),
     /// A writer went. It matches no reader any more.
     WriterGone {
         /// The writer, as it was.
         entry: Box<WriterEntry>,
-        /// Whether it was deleted. If not, its participant went.
+        /// Whether it was deleted, by itself or with its participant. If not, its process failed.
         deleted: bool,
     },
     /// A reader came, or has other policies. Its matches follow.
@@ -55,17 +56,20 @@ pub enum DirectoryEvent {
         /// The reader.
         reader: Guid,
     },
-    /// A writer and a reader of one topic do not match, or not for other reasons than before.
+    /// A writer and a reader of one topic do not match. [`Directory::why`](super::Directory::why) has the
+    /// reasons. The event comes with each change of one of them.
     Mismatched {
         /// The writer.
         writer: Guid,
         /// The reader.
         reader: Guid,
-        /// All reasons.
-        reasons: Vec<Mismatch>,
+        /// The policies that are incompatible (OFFERED_INCOMPATIBLE_QOS, REQUESTED_INCOMPATIBLE_QOS).
+        policies: Vec<PolicyId>,
+        /// Whether the types exclude each other (INCONSISTENT_TOPIC).
+        inconsistent_topic: bool,
     },
     /// An order domain came, or has another plan.
     Domain(DomainPlan),
-    /// An order domain went: its topics have no writers.
+    /// An order domain went: its topics have no endpoints.
     DomainGone(u32),
 }

@@ -8,8 +8,8 @@
 //!
 //! - **Matches** are a function of the entries (INV-DIRECTORY): a directory that is made at once from the
 //!   entries has the same matches as one that grew. So a snapshot has the entries only.
-//! - **Order domains.** A topic is bound to an order domain when its first writer comes, and until its last
-//!   writer goes. The topics of a publisher with GROUP access have one domain. [`DomainPlan`] says which
+//! - **Order domains.** A topic is bound to an order domain when its first writer comes, and as long as it has
+//!   an endpoint. The topics of a publisher with GROUP access have one domain. [`DomainPlan`] says which
 //!   processes are members of its subgroup, which send, and which only observe.
 //! - **Types** travel as type objects (XTypes 7.3.4), and stay as long as an entity refers to them.
 //!

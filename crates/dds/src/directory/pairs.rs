@@ -1,12 +1,9 @@
-//! The pairs of writers and readers of one topic, and whether they match.
+//! The writers and readers of each topic, and which of them match.
 use super::entry::{ReaderEntry, WriterEntry};
 use super::event::DirectoryEvent;
 use crate::id::Guid;
 use crate::matching::{EndpointMatch, Mismatch, match_endpoints};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The state of a pair: the terms of its match, or all reasons against one.
-pub(super) type PairState = Result<EndpointMatch, Vec<Mismatch>>;
 
 /// The endpoints of a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,12 +12,12 @@ pub(super) struct TopicEndpoints {
     pub(super) readers: BTreeSet<Guid>,
 }
 
-/// All pairs.
+/// All pairs that match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pairs {
     topics: BTreeMap<String, TopicEndpoints>,
     /// By writer and reader.
-    states: BTreeMap<(Guid, Guid), PairState>,
+    matches: BTreeMap<(Guid, Guid), EndpointMatch>,
 }
 
 impl Pairs {
@@ -32,16 +29,12 @@ impl Pairs {
         self.topics.iter().map(|(name, endpoints)| (name.as_str(), endpoints))
     }
 
-    pub(super) fn state(&self, writer: Guid, reader: Guid) -> Option<&PairState> {
-        self.states.get(&(writer, reader))
-    }
-
     pub(super) fn is_match(&self, writer: Guid, reader: Guid) -> bool {
-        matches!(self.state(writer, reader), Some(Ok(_)))
+        self.matches.contains_key(&(writer, reader))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Guid, Guid, &PairState)> {
-        self.states.iter().map(|((writer, reader), state)| (*writer, *reader, state))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Guid, Guid, &EndpointMatch)> {
+        self.matches.iter().map(|((writer, reader), terms)| (*writer, *reader, terms))
     }
 
     /// Matches a new or changed writer with all readers of its topic.
@@ -54,7 +47,7 @@ impl Pairs {
         let endpoints = self.topics.entry(writer.description.topic.name.clone()).or_default();
         endpoints.writers.insert(writer.description.guid);
         for reader in endpoints.readers.iter().filter_map(|guid| readers.get(guid)) {
-            pair(&mut self.states, writer, reader, events);
+            pair(&mut self.matches, writer, reader, events);
         }
     }
 
@@ -68,54 +61,61 @@ impl Pairs {
         let endpoints = self.topics.entry(reader.description.topic.name.clone()).or_default();
         endpoints.readers.insert(reader.description.guid);
         for writer in endpoints.writers.iter().filter_map(|guid| writers.get(guid)) {
-            pair(&mut self.states, writer, reader, events);
+            pair(&mut self.matches, writer, reader, events);
         }
     }
 
-    pub(super) fn remove_writer(&mut self, topic: &str, writer: Guid) {
-        let Some(endpoints) = self.topics.get_mut(topic) else { return };
+    /// Removes a writer, and returns whether the topic has no endpoint any more.
+    pub(super) fn remove_writer(&mut self, topic: &str, writer: Guid) -> bool {
+        let Some(endpoints) = self.topics.get_mut(topic) else { return false };
         endpoints.writers.remove(&writer);
         for reader in &endpoints.readers {
-            self.states.remove(&(writer, *reader));
+            self.matches.remove(&(writer, *reader));
         }
-        self.forget_empty(topic);
+        self.forget_empty(topic)
     }
 
-    pub(super) fn remove_reader(&mut self, topic: &str, reader: Guid) {
-        let Some(endpoints) = self.topics.get_mut(topic) else { return };
+    /// Removes a reader, and returns whether the topic has no endpoint any more.
+    pub(super) fn remove_reader(&mut self, topic: &str, reader: Guid) -> bool {
+        let Some(endpoints) = self.topics.get_mut(topic) else { return false };
         endpoints.readers.remove(&reader);
         for writer in &endpoints.writers {
-            self.states.remove(&(*writer, reader));
+            self.matches.remove(&(*writer, reader));
         }
-        self.forget_empty(topic);
+        self.forget_empty(topic)
     }
 
-    fn forget_empty(&mut self, topic: &str) {
-        if self.topics.get(topic).is_some_and(|own| own.writers.is_empty() && own.readers.is_empty()) {
-            self.topics.remove(topic);
-        }
+    fn forget_empty(&mut self, topic: &str) -> bool {
+        let is_empty = self.topics.get(topic).is_some_and(|own| own.writers.is_empty() && own.readers.is_empty());
+        is_empty && self.topics.remove(topic).is_some()
     }
 }
 
-/// Computes the state of a pair. An event tells if it differs from the state before.
+/// Matches a pair. Events tell of a match that is new, has other terms or is gone, and of a mismatch.
 fn pair(
-    states: &mut BTreeMap<(Guid, Guid), PairState>,
+    matches: &mut BTreeMap<(Guid, Guid), EndpointMatch>,
     writer: &WriterEntry,
     reader: &ReaderEntry,
     events: &mut Vec<DirectoryEvent>,
 ) {
     let (own, other) = (writer.description.guid, reader.description.guid);
-    let state = match_endpoints(&writer.description, &reader.description);
-    let before = states.get(&(own, other));
-    if before == Some(&state) {
-        return;
+    match match_endpoints(&writer.description, &reader.description) {
+        Ok(terms) => {
+            if matches.get(&(own, other)) != Some(&terms) {
+                matches.insert((own, other), terms.clone());
+                events.push(DirectoryEvent::Matched { writer: own, reader: other, terms: Box::new(terms) });
+            }
+        }
+        Err(reasons) => {
+            if matches.remove(&(own, other)).is_some() {
+                events.push(DirectoryEvent::Unmatched { writer: own, reader: other });
+            }
+            events.push(DirectoryEvent::Mismatched {
+                writer: own,
+                reader: other,
+                policies: reasons.iter().filter_map(Mismatch::policy).collect(),
+                inconsistent_topic: reasons.iter().any(Mismatch::is_inconsistent_topic),
+            });
+        }
     }
-    if let (Some(Ok(_)), Err(_)) = (before, &state) {
-        events.push(DirectoryEvent::Unmatched { writer: own, reader: other });
-    }
-    events.push(match &state {
-        Ok(terms) => DirectoryEvent::Matched { writer: own, reader: other, terms: Box::new(terms.clone()) },
-        Err(reasons) => DirectoryEvent::Mismatched { writer: own, reader: other, reasons: reasons.clone() },
-    });
-    states.insert((own, other), state);
 }

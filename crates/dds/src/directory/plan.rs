@@ -5,9 +5,7 @@ use std::fmt;
 /// The kind of stream that carries an order domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StreamKind {
-    /// The samples of each writer are in its order.
-    Unordered,
-    /// All samples are in one order.
+    /// All samples are in one order. It carries UNORDERED samples as well.
     Ordered,
     /// All samples are in one order, and in a log.
     Logged,
@@ -16,8 +14,9 @@ pub enum StreamKind {
 impl From<ConsistencyKind> for StreamKind {
     fn from(level: ConsistencyKind) -> StreamKind {
         match level {
-            ConsistencyKind::Unordered => StreamKind::Unordered,
-            ConsistencyKind::AtomicMulticast | ConsistencyKind::VolatileStorage => StreamKind::Ordered,
+            ConsistencyKind::Unordered | ConsistencyKind::AtomicMulticast | ConsistencyKind::VolatileStorage => {
+                StreamKind::Ordered
+            }
             ConsistencyKind::LoggedStorage => StreamKind::Logged,
         }
     }
@@ -26,7 +25,6 @@ impl From<ConsistencyKind> for StreamKind {
 impl fmt::Display for StreamKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            StreamKind::Unordered => "unordered",
             StreamKind::Ordered => "ordered",
             StreamKind::Logged => "logged",
         })
@@ -38,6 +36,9 @@ impl fmt::Display for StreamKind {
 pub struct DomainPlan {
     /// The number of the order domain. Numbers are never used again.
     pub domain: u32,
+    /// The version of the directory with the last change of the domain. A plan of a later version takes the
+    /// place of an earlier one.
+    pub version: u64,
     /// The number of the stream, from 0. A stronger level may need another kind of stream.
     pub generation: u32,
     /// The level of its samples: the strongest of any writer that it has had.
@@ -48,10 +49,10 @@ pub struct DomainPlan {
     pub members: Vec<u64>,
     /// The members with writers.
     pub senders: Vec<u64>,
-    /// The processes that only have other readers that match a writer.
+    /// The processes whose readers that match a writer are all BEST_EFFORT.
     pub observers: Vec<u64>,
-    /// The largest sample of any writer, in bytes.
-    pub sample_bytes_max: u32,
+    /// The largest message, in bytes. It does not shrink.
+    pub message_bytes_max: u32,
 }
 
 impl DomainPlan {
@@ -60,10 +61,10 @@ impl DomainPlan {
         self.level.into()
     }
 
-    /// Returns the memory for the samples on their way at each member, in bytes, with so many samples of the
+    /// Returns the memory for the messages on their way at each member, in bytes, with so many messages of the
     /// largest size for each sender.
     pub fn ring_bytes(&self, window: u32) -> u64 {
-        self.senders.len() as u64 * u64::from(window) * u64::from(self.sample_bytes_max)
+        self.senders.len() as u64 * u64::from(window) * u64::from(self.message_bytes_max)
     }
 }
 
@@ -74,11 +75,11 @@ impl fmt::Display for DomainPlan {
         write!(
             f,
             "order domain {domain} ({}, {}): topics {}; members {members:?}, senders {senders:?}, observers \
-             {observers:?}; samples of up to {} bytes",
+             {observers:?}; messages of up to {} bytes",
             self.level,
             self.kind(),
             topics.join(", "),
-            self.sample_bytes_max
+            self.message_bytes_max
         )
     }
 }

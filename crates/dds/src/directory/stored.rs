@@ -1,4 +1,4 @@
-//! A directory as it is serialised: its entries, and of the rest what does not follow from them.
+//! A directory as it is serialised: its entries, and the state that does not follow from them.
 use super::domain::Domain;
 use super::entry::{ParticipantEntry, ReaderEntry, TopicEntry, WriterEntry};
 use crate::id::Guid;

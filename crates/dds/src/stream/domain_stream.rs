@@ -4,12 +4,12 @@ use super::writers::{StreamWriters, end_of, info_of, source_of};
 use crate::cache::{CacheChange, DeadlineVerdict, ReaderEvent, SetEnd, WriterEnd, WriterInfo};
 use crate::directory::{Applied, Directory, DirectoryEvent};
 use crate::id::{Guid, Position};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A change of the directory that concerns the domain. It takes effect at a fence.
 #[derive(Clone, Debug)]
 enum Effect {
-    /// A writer came, or has other policies.
+    /// A writer came, or has another state.
     Writer {
         number: u32,
         info: WriterInfo,
@@ -19,37 +19,65 @@ enum Effect {
         guid: Guid,
         end: WriterEnd,
     },
+    /// A pair matches, with the process of the one that is not here.
     Matched {
-        writer: Guid,
-        reader: Guid,
+        pair: Pair,
+        other: u64,
     },
-    Unmatched {
-        writer: Guid,
-        reader: Guid,
-    },
+    Unmatched(Pair),
+    ReaderGone(Guid),
 }
 
-/// The outcome of a message for the readers of this process.
+/// A writer and a reader.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Pair {
+    writer: Guid,
+    reader: Guid,
+}
+
+/// An event at the position of a message, for an endpoint of this process.
 #[derive(Clone, Debug)]
-pub struct Delivery<P> {
-    /// The reader.
-    pub reader: Guid,
-    /// The event, at the position of the message.
-    pub event: ReaderEvent<P>,
+pub enum StreamEvent<P> {
+    /// An event of a reader.
+    Reader {
+        /// The reader.
+        reader: Guid,
+        /// The event.
+        event: ReaderEvent<P>,
+    },
+    /// A reader of any process gets the samples of a writer of this process from here on
+    /// (PUBLICATION_MATCHED).
+    Matched {
+        /// The writer.
+        writer: Guid,
+        /// The reader.
+        reader: Guid,
+    },
+    /// A reader gets no more samples of a writer of this process.
+    Unmatched {
+        /// The writer.
+        writer: Guid,
+        /// The reader.
+        reader: Guid,
+    },
 }
 
-/// The fence can't be delivered yet: the directory of this process is behind. The message has to be offered
-/// again, once the directory has the version.
+/// The message can't be delivered yet: the directory of this process is behind. It has to be offered again, once
+/// the directory has the version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// The version that the fence names.
+    /// The version that is needed.
     pub version: u64,
 }
 
-/// The stream of an order domain at one process: which readers get which events.
+/// The stream of an order domain at one process: which endpoints get which events.
 ///
-/// A driver feeds it with all commands of the directory ([`DomainStream::note`]) and all messages of the
-/// subgroup ([`DomainStream::deliver`]), each in their order.
+/// A driver makes it with the command by which the [plan](crate::directory::DomainPlan) of the domain first
+/// names the process. It feeds it with all later commands of the directory ([`DomainStream::note`]), and with
+/// the epochs and messages of the subgroup, each in their order, until the process is in the subgroup no more.
+/// If a plan names the process no more before it has entered, the driver drops the stream at the next view
+/// that has it not in the subgroup. If a plan names it again before the stream has ended, the driver makes the
+/// following one with that command.
 #[derive(Clone, Debug)]
 pub struct DomainStream {
     domain: u32,
@@ -57,55 +85,57 @@ pub struct DomainStream {
     member: u64,
     /// The version of the directory that was noted.
     known: u64,
-    /// The version of the directory with which the stream began here. Samples before a fence of this version
-    /// are for others.
-    since: u64,
-    /// The version of the last fence.
-    fenced: u64,
-    /// The newest version that changed the domain, at any process.
+    /// The version of the directory with the last change of the domain, at any process.
     due: u64,
-    /// The newest version for which this process was asked to send a fence.
-    asked: u64,
+    /// The version of the domain with which the stream began here. Messages before a fence of it are for others.
+    since: u64,
+    /// The newest version that a fence has named.
+    fenced: u64,
+    /// The newest version of a fence that this process has sent in this epoch.
+    sent: Option<u64>,
+    /// The members of the epoch.
+    members: Vec<u64>,
     /// The effects that wait for a fence, with the versions of the directory that had them.
     waiting: VecDeque<(u64, Vec<Effect>)>,
+    /// The pairs that match, and wait for the other process to be a member.
+    apart: BTreeMap<Pair, u64>,
     writers: StreamWriters,
-    /// The writers of the domain, and the readers of this process, as the directory has them.
-    noted_writers: BTreeSet<Guid>,
+    /// The readers that match a writer of this process.
+    own_matches: BTreeSet<Pair>,
+    /// The writers and readers of the domain, as the directory has them. The flag tells those of this process.
+    noted_writers: BTreeMap<Guid, bool>,
     noted_readers: BTreeSet<Guid>,
-    /// Samples of writers that were not in the domain: a sender broke the rules.
     strays: u64,
 }
 
 impl DomainStream {
-    /// Makes the stream of a domain from a directory: at the command by which the process got its first
-    /// endpoint of the domain, or by which the domain came. The endpoints that exist take effect at the first
-    /// fence.
+    /// Makes the stream of a domain. The endpoints that the directory has take effect at the first fence.
     pub fn new(domain: u32, member: u64, directory: &Directory) -> DomainStream {
+        let changed = directory.domain_version(domain).unwrap_or(directory.version());
         let mut stream = DomainStream {
             domain,
             member,
             known: directory.version(),
-            since: directory.version(),
+            due: changed,
+            since: changed,
             fenced: 0,
-            due: 0,
-            asked: 0,
+            sent: None,
+            members: Vec::new(),
             waiting: VecDeque::new(),
+            apart: BTreeMap::new(),
             writers: StreamWriters::default(),
-            noted_writers: BTreeSet::new(),
+            own_matches: BTreeSet::new(),
+            noted_writers: BTreeMap::new(),
             noted_readers: BTreeSet::new(),
             strays: 0,
         };
         let mut effects = Vec::new();
-        for entry in directory.writers() {
-            stream.note_writer(directory, entry.description.guid, &mut effects);
+        directory.writers().for_each(|own| stream.note_writer(directory, own.description.guid, &mut effects));
+        directory.readers().for_each(|own| stream.note_reader(directory, own.description.guid));
+        for (writer, reader, _) in directory.matches() {
+            stream.note_match(directory, Pair { writer, reader }, &mut effects);
         }
-        for entry in directory.readers() {
-            stream.note_reader(directory, entry.description.guid);
-        }
-        for (writer, reader, _) in directory.pairs().filter(|(.., state)| state.is_ok()) {
-            stream.note_pair(writer, reader, true, &mut effects);
-        }
-        stream.wait(effects);
+        stream.waiting.push_back((changed, effects));
         stream
     }
 
@@ -114,72 +144,80 @@ impl DomainStream {
         self.domain
     }
 
-    /// Returns the version of the last fence: the matches are those of the directory at this version.
+    /// Returns the newest version that a fence has named.
     pub fn fenced(&self) -> u64 {
         self.fenced
     }
 
-    /// Returns whether a writer may send: a fence of a version that has it was delivered here.
+    /// Returns whether a writer may send: a fence that has it was delivered here.
     pub fn is_active(&self, writer: Guid) -> bool {
         self.writers.has(writer)
     }
 
-    /// Returns the number of samples of writers that were not in the domain. It stays 0 while all senders keep
+    /// Returns the number of messages that named no writer of the domain. It stays 0 while all senders keep
     /// the rules.
     pub fn strays(&self) -> u64 {
         self.strays
     }
 
-    /// Returns the version for which this process has to send a fence; `None` if none is due, or if another
-    /// process has to. `senders` are those of the subgroup's current view. The process is asked once for each
-    /// version and view: after a change of the view, call [`DomainStream::ask_again`] first.
-    pub fn fence_due(&mut self, senders: &[u64]) -> Option<u64> {
-        let is_mine = senders.iter().min() == Some(&self.member);
-        if !is_mine || self.due <= self.asked.max(self.fenced) {
-            return None;
-        }
-        self.asked = self.due;
-        Some(self.due)
+    /// Begins an epoch of the subgroup with these members.
+    pub fn begin_epoch(&mut self, members: &[u64]) {
+        self.members = members.to_vec();
+        self.sent = None;
     }
 
-    /// Forgets which fences this process was asked for. The view has changed, so they may be lost with it.
-    pub fn ask_again(&mut self) {
-        self.asked = self.fenced;
+    /// Returns the version for which this process has to send a fence; `None` if none is due, or if another
+    /// process has to. `senders` are those of the epoch. Call [`DomainStream::fence_sent`] when it is sent.
+    pub fn fence_due(&self, senders: &[u64]) -> Option<u64> {
+        let is_mine = senders.iter().min() == Some(&self.member);
+        let is_new = self.due > self.fenced.max(self.sent.unwrap_or(0));
+        // Each epoch needs one, for the processes that have come.
+        (is_mine && (is_new || self.sent.is_none())).then_some(self.due)
+    }
+
+    /// Notes that this process has sent a fence.
+    pub fn fence_sent(&mut self, version: u64) {
+        self.sent = self.sent.max(Some(version));
     }
 
     /// Takes over the outcome of a command that the directory has applied. It takes effect at a fence.
     pub fn note(&mut self, directory: &Directory, applied: &Applied) {
         self.known = directory.version();
+        self.due = directory.domain_version(self.domain).unwrap_or(self.known).max(self.due);
         let mut effects = Vec::new();
         for event in &applied.events {
             match event {
                 DirectoryEvent::Writer(guid) => self.note_writer(directory, *guid, &mut effects),
                 DirectoryEvent::WriterGone { entry, deleted } => {
                     let guid = entry.description.guid;
-                    if self.noted_writers.remove(&guid) {
-                        self.due = self.known;
+                    if self.noted_writers.remove(&guid).is_some() {
                         effects.push(Effect::WriterGone { guid, end: end_of(entry, *deleted) });
                     }
                 }
                 DirectoryEvent::Reader(guid) => self.note_reader(directory, *guid),
-                // No other reader sees the end of a reader, so it needs no fence.
-                DirectoryEvent::ReaderGone(entry) if self.noted_readers.remove(&entry.description.guid) => {
-                    self.writers.remove_reader(entry.description.guid);
+                DirectoryEvent::ReaderGone(entry) => {
+                    let guid = entry.description.guid;
+                    if self.noted_readers.remove(&guid) {
+                        self.writers.remove_reader(guid);
+                    }
+                    effects.push(Effect::ReaderGone(guid));
                 }
                 DirectoryEvent::Matched { writer, reader, .. } => {
-                    self.note_pair(*writer, *reader, true, &mut effects);
+                    self.note_match(directory, Pair { writer: *writer, reader: *reader }, &mut effects);
                 }
                 DirectoryEvent::Unmatched { writer, reader } => {
-                    self.note_pair(*writer, *reader, false, &mut effects);
+                    effects.push(Effect::Unmatched(Pair { writer: *writer, reader: *reader }));
                 }
                 _ => {}
             }
         }
-        self.wait(effects);
+        if !effects.is_empty() && self.due == self.known {
+            self.waiting.push_back((self.known, effects));
+        }
     }
 
-    /// Delivers the next message. `payload` makes a payload of its bytes, and `take` gets the events of the
-    /// readers of this process, in order.
+    /// Delivers the next message of the epoch. `payload` makes a payload of its bytes, and `take` gets the events
+    /// of the endpoints of this process, in order.
     ///
     /// # Errors
     /// [`Behind`] if the message is a fence of a version that was not [noted](DomainStream::note). Nothing has
@@ -189,32 +227,50 @@ impl DomainStream {
         position: Position,
         message: &StreamMessage<'_>,
         payload: impl FnOnce(&[u8]) -> P,
-        mut take: impl FnMut(Delivery<P>),
+        mut take: impl FnMut(StreamEvent<P>),
     ) -> Result<(), Behind> {
         match message {
             StreamMessage::Change(change) => self.change(change, payload, take),
             StreamMessage::Fence(version) if *version > self.known => return Err(Behind { version: *version }),
-            StreamMessage::Fence(version) => self.fence(*version, take),
-            StreamMessage::SetEnd { writer, number, changes } => {
-                let Some((set, readers)) = self.writers.set(*writer, *number) else { return Ok(()) };
+            StreamMessage::Fence(version) => self.apply(*version, &mut take),
+            StreamMessage::SetEnd { set, changes } => {
                 let guid = |number: u32| Some(self.writers.get(number)?.info.guid);
                 let changes = changes.iter().filter_map(|(writer, count)| Some((guid(*writer)?, *count))).collect();
-                let end = SetEnd { set, changes };
+                let end = SetEnd { set: *set, changes };
+                let readers = self.writers.end_set(*set).into_iter();
                 readers
-                    .into_iter()
-                    .for_each(|reader| take(Delivery { reader, event: ReaderEvent::SetEnd(end.clone()) }));
+                    .for_each(|reader| take(StreamEvent::Reader { reader, event: ReaderEvent::SetEnd(end.clone()) }));
             }
-            StreamMessage::SetAbandoned { writer, number } => {
-                let Some((set, readers)) = self.writers.set(*writer, *number) else { return Ok(()) };
-                readers.into_iter().for_each(|reader| take(Delivery { reader, event: ReaderEvent::SetAbandoned(set) }));
+            StreamMessage::SetAbandoned(set) => {
+                let event = |reader| StreamEvent::Reader { reader, event: ReaderEvent::SetAbandoned(*set) };
+                self.writers.end_set(*set).into_iter().for_each(|reader| take(event(reader)));
             }
             StreamMessage::Verdict { writer, instance, last: (view, seq, index) } => {
-                let Some(own) = self.writers.get(*writer) else { return Ok(()) };
+                let Some(own) = self.writers.get(*writer) else {
+                    self.stray();
+                    return Ok(());
+                };
                 let last = Position { domain: position.domain, view: *view, seq: *seq, index: *index };
                 let verdict = DeadlineVerdict { instance: *instance, writer: own.info.guid, last };
-                let event = |reader| Delivery { reader, event: ReaderEvent::DeadlineVerdict(verdict) };
+                let event = |reader| StreamEvent::Reader { reader, event: ReaderEvent::DeadlineVerdict(verdict) };
                 own.readers.iter().for_each(|reader| take(event(*reader)));
             }
+        }
+        Ok(())
+    }
+
+    /// Ends the stream with the epoch: the process is in the subgroup no more, or the subgroup has no sender, by
+    /// the plan of this version. The changes up to it take effect, and then no writer matches any more.
+    ///
+    /// # Errors
+    /// [`Behind`] if the version was not [noted](DomainStream::note). Nothing has changed.
+    pub fn end<P: Clone>(&mut self, version: u64, mut take: impl FnMut(StreamEvent<P>)) -> Result<(), Behind> {
+        if version > self.known {
+            return Err(Behind { version });
+        }
+        self.apply(version, &mut take);
+        for guid in self.writers.guids() {
+            self.happen(Effect::WriterGone { guid, end: WriterEnd::Unmatched }, &mut take);
         }
         Ok(())
     }
@@ -223,37 +279,41 @@ impl DomainStream {
         &mut self,
         change: &ChangeMessage<'_>,
         payload: impl FnOnce(&[u8]) -> P,
-        mut take: impl FnMut(Delivery<P>),
+        mut take: impl FnMut(StreamEvent<P>),
     ) {
-        let Some(own) = self.writers.get(change.writer) else {
-            self.strays += u64::from(self.fenced >= self.since);
-            return;
-        };
+        let set = change.set.and_then(|number| self.writers.note_set(change.writer, number));
+        let Some(own) = self.writers.get(change.writer) else { return self.stray() };
         let Some((last, others)) = own.readers.split_last() else { return };
         let change = CacheChange {
             writer: own.info.guid,
             kind: change.kind,
             instance: change.instance,
             source_timestamp: change.source_timestamp,
-            set: change.set.map(|number| StreamWriters::set_of(own, number)),
+            set,
             payload: payload(change.payload),
         };
         for reader in others {
-            take(Delivery { reader: *reader, event: ReaderEvent::Change(change.clone()) });
+            take(StreamEvent::Reader { reader: *reader, event: ReaderEvent::Change(change.clone()) });
         }
-        take(Delivery { reader: *last, event: ReaderEvent::Change(change) });
+        take(StreamEvent::Reader { reader: *last, event: ReaderEvent::Change(change) });
     }
 
-    /// Lets the effects up to a version happen.
-    fn fence<P: Clone>(&mut self, version: u64, mut take: impl FnMut(Delivery<P>)) {
+    fn stray(&mut self) {
+        self.strays += u64::from(self.fenced >= self.since);
+    }
+
+    /// Lets the effects up to a version happen, and those that waited for a process to come.
+    fn apply<P: Clone>(&mut self, version: u64, take: &mut impl FnMut(StreamEvent<P>)) {
+        for (pair, other) in std::mem::take(&mut self.apart) {
+            self.happen(Effect::Matched { pair, other }, take);
+        }
         while let Some((_, effects)) = self.waiting.pop_front_if(|(of, _)| *of <= version) {
-            effects.into_iter().for_each(|effect| self.happen(effect, &mut take));
+            effects.into_iter().for_each(|effect| self.happen(effect, take));
         }
         self.fenced = self.fenced.max(version);
-        self.asked = self.asked.max(version);
     }
 
-    fn happen<P: Clone>(&mut self, effect: Effect, take: &mut impl FnMut(Delivery<P>)) {
+    fn happen<P: Clone>(&mut self, effect: Effect, take: &mut impl FnMut(StreamEvent<P>)) {
         match effect {
             Effect::Writer { number, info, source } => {
                 let (own, before) = self.writers.put(number, info, source);
@@ -262,37 +322,72 @@ impl DomainStream {
                     true => ReaderEvent::WriterAlive(info.guid, info.alive),
                     false => ReaderEvent::WriterMatched(info),
                 };
-                own.readers.iter().for_each(|reader| take(Delivery { reader: *reader, event: event.clone() }));
+                own.readers
+                    .iter()
+                    .for_each(|reader| take(StreamEvent::Reader { reader: *reader, event: event.clone() }));
             }
             Effect::WriterGone { guid, end } => {
-                for reader in self.writers.remove(guid).into_iter().flat_map(|own| own.readers) {
-                    take(Delivery { reader, event: ReaderEvent::WriterUnmatched(guid, end) });
+                self.apart.retain(|pair, _| pair.writer != guid);
+                self.own_matches.extract_if(.., |pair| pair.writer == guid).for_each(|Pair { writer, reader }| {
+                    take(StreamEvent::Unmatched { writer, reader });
+                });
+                let Some((own, given_up)) = self.writers.remove(guid) else { return };
+                for (set, readers) in given_up {
+                    let event = |reader| StreamEvent::Reader { reader, event: ReaderEvent::SetAbandoned(set) };
+                    readers.into_iter().for_each(|reader| take(event(reader)));
                 }
+                let event = |reader| StreamEvent::Reader { reader, event: ReaderEvent::WriterUnmatched(guid, end) };
+                own.readers.into_iter().for_each(|reader| take(event(reader)));
             }
-            Effect::Matched { writer, reader } => {
+            Effect::Matched { pair, other } if !self.members.contains(&other) => {
+                self.apart.insert(pair, other);
+            }
+            // Other terms of a match concern no event.
+            Effect::Matched { pair: Pair { writer, reader }, .. } => {
+                let is_mine = self.noted_writers.get(&writer) == Some(&true);
+                let is_here = self.noted_readers.contains(&reader);
                 let Some(own) = self.writers.by_guid(writer) else { return };
-                // Other terms of a match concern no event of the reader.
-                if let (Err(at), true) = (own.readers.binary_search(&reader), self.noted_readers.contains(&reader)) {
+                if let (Err(at), true) = (own.readers.binary_search(&reader), is_here) {
                     own.readers.insert(at, reader);
-                    take(Delivery { reader, event: ReaderEvent::WriterMatched(own.info) });
+                    take(StreamEvent::Reader { reader, event: ReaderEvent::WriterMatched(own.info) });
+                }
+                if is_mine && self.own_matches.insert(Pair { writer, reader }) {
+                    take(StreamEvent::Matched { writer, reader });
                 }
             }
-            Effect::Unmatched { writer, reader } => {
+            Effect::Unmatched(pair) => {
+                let Pair { writer, reader } = pair;
+                self.apart.remove(&pair);
+                if self.own_matches.remove(&pair) {
+                    take(StreamEvent::Unmatched { writer, reader });
+                }
                 let Some(own) = self.writers.by_guid(writer) else { return };
                 if let Ok(at) = own.readers.binary_search(&reader) {
                     own.readers.remove(at);
-                    take(Delivery { reader, event: ReaderEvent::WriterUnmatched(writer, WriterEnd::Unmatched) });
+                    let event = ReaderEvent::WriterUnmatched(writer, WriterEnd::Unmatched);
+                    take(StreamEvent::Reader { reader, event });
                 }
             }
+            Effect::ReaderGone(reader) => {
+                self.apart.retain(|pair, _| pair.reader != reader);
+                self.own_matches.extract_if(.., |pair| pair.reader == reader).for_each(|Pair { writer, reader }| {
+                    take(StreamEvent::Unmatched { writer, reader });
+                });
+            }
         }
+    }
+
+    /// Returns whether a participant is one of this process.
+    fn process_of(directory: &Directory, participant: Guid) -> Option<u64> {
+        directory.participant(participant).map(|own| own.member)
     }
 
     /// Notes a writer that came or changed, if it is of this domain.
     fn note_writer(&mut self, directory: &Directory, guid: Guid, effects: &mut Vec<Effect>) {
         let (Some(entry), Some(number)) = (directory.writer(guid), directory.writer_number(guid)) else { return };
         if directory.domain_of(&entry.description.topic.name) == Some(self.domain) {
-            self.noted_writers.insert(guid);
-            self.due = self.known;
+            let is_mine = Self::process_of(directory, entry.participant) == Some(self.member);
+            self.noted_writers.insert(guid, is_mine);
             effects.push(Effect::Writer { number, info: info_of(entry), source: source_of(entry) });
         }
     }
@@ -300,29 +395,19 @@ impl DomainStream {
     /// Notes a reader, if it is one of this process. A reader of another domain matches no writer of this one.
     fn note_reader(&mut self, directory: &Directory, guid: Guid) {
         let Some(entry) = directory.reader(guid) else { return };
-        let owner = directory.participant(entry.participant).map(|participant| participant.member);
-        if owner == Some(self.member) {
+        if Self::process_of(directory, entry.participant) == Some(self.member) {
             self.noted_readers.insert(guid);
         }
     }
 
-    /// Notes a pair that matches from now on, or no more. Those of other processes need the fence, too.
-    fn note_pair(&mut self, writer: Guid, reader: Guid, matches: bool, effects: &mut Vec<Effect>) {
-        if !self.noted_writers.contains(&writer) {
-            return;
-        }
-        self.due = self.known;
-        if self.noted_readers.contains(&reader) {
-            effects.push(match matches {
-                true => Effect::Matched { writer, reader },
-                false => Effect::Unmatched { writer, reader },
-            });
-        }
-    }
-
-    fn wait(&mut self, effects: Vec<Effect>) {
-        if !effects.is_empty() {
-            self.waiting.push_back((self.known, effects));
+    /// Notes a match, if an endpoint of it is of this process.
+    fn note_match(&mut self, directory: &Directory, pair: Pair, effects: &mut Vec<Effect>) {
+        let Some(is_mine) = self.noted_writers.get(&pair.writer) else { return };
+        let writer = directory.writer(pair.writer).and_then(|own| Self::process_of(directory, own.participant));
+        let reader = directory.reader(pair.reader).and_then(|own| Self::process_of(directory, own.participant));
+        let (Some(writer), Some(reader)) = (writer, reader) else { return };
+        if *is_mine || reader == self.member {
+            effects.push(Effect::Matched { pair, other: if *is_mine { reader } else { writer } });
         }
     }
 }

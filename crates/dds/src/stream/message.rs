@@ -6,11 +6,11 @@
 //! |---|---|---|
 //! | 1 | change | kind of the change (1 byte), flags (1): 1 = has an instance, 2 = is in a set; 0 (1); number of the writer (4); source timestamp (8, signed, ns); instance (16, with flag 1); number of the set (8, with flag 2); the sample, or the key |
 //! | 2 | fence | 0 (7); version of the directory (8) |
-//! | 3 | end of a set | 0 (3); number of a writer of the set (4); number of the set (8); for each writer: its number (4), its changes (4) |
-//! | 4 | set given up | 0 (3); number of a writer of the set (4); number of the set (8) |
+//! | 3 | end of a set | 0 (7); source (16) and number (8) of the set; for each writer: its number (4), its changes (4) |
+//! | 4 | set given up | 0 (7); source (16) and number (8) of the set |
 //! | 5 | verdict on a deadline | 0 (3); number of the writer (4); instance (16); position of its last change: view (8), sequence number (8), index (4) |
-use crate::cache::ChangeKind;
-use crate::id::InstanceHandle;
+use crate::cache::{ChangeKind, SetId};
+use crate::id::{Guid, InstanceHandle};
 use crate::time::DdsTime;
 
 /// Bytes of the parts of a change that it always has.
@@ -27,20 +27,13 @@ pub enum StreamMessage<'a> {
     Fence(u64),
     /// A coherent set has ended.
     SetEnd {
-        /// A writer of the set; it names the publisher at GROUP scope.
-        writer: u32,
-        /// The number of the set at its source.
-        number: u64,
+        /// The set.
+        set: SetId,
         /// The writers in the set, and how many changes each has in it.
         changes: Vec<(u32, u32)>,
     },
     /// A coherent set was given up.
-    SetAbandoned {
-        /// A writer of the set.
-        writer: u32,
-        /// The number of the set at its source.
-        number: u64,
-    },
+    SetAbandoned(SetId),
     /// The owner of an instance has missed its DEADLINE, unless it has written since.
     Verdict {
         /// The owner.
@@ -91,14 +84,28 @@ pub enum MessageError {
     },
 }
 
-/// The kinds of changes, by their codes.
-const KINDS: [ChangeKind; 5] = [
-    ChangeKind::Write,
-    ChangeKind::Register,
-    ChangeKind::Dispose,
-    ChangeKind::Unregister,
-    ChangeKind::DisposeUnregister,
-];
+/// Returns the code of a kind of change.
+fn code_of(kind: ChangeKind) -> u8 {
+    match kind {
+        ChangeKind::Write => 0,
+        ChangeKind::Register => 1,
+        ChangeKind::Dispose => 2,
+        ChangeKind::Unregister => 3,
+        ChangeKind::DisposeUnregister => 4,
+    }
+}
+
+/// Returns the kind of change that a code means.
+fn kind_of(code: u8) -> Result<ChangeKind, MessageError> {
+    Ok(match code {
+        0 => ChangeKind::Write,
+        1 => ChangeKind::Register,
+        2 => ChangeKind::Dispose,
+        3 => ChangeKind::Unregister,
+        4 => ChangeKind::DisposeUnregister,
+        value => return Err(MessageError::Value { what: "the kind of a change", value: value.into() }),
+    })
+}
 
 impl ChangeMessage<'_> {
     /// Returns the bytes of the message in front of the payload.
@@ -112,10 +119,9 @@ impl ChangeMessage<'_> {
     /// # Panics
     /// Panics if `into` is shorter than [`ChangeMessage::header_bytes`].
     pub fn write_header(&self, into: &mut [u8]) {
-        let kind = KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(0) as u8;
         let keyed = self.instance != InstanceHandle::KEYLESS;
         let flags = if keyed { HAS_INSTANCE } else { 0 } | if self.set.is_some() { IN_SET } else { 0 };
-        into[..4].copy_from_slice(&[1, kind, flags, 0]);
+        into[..4].copy_from_slice(&[1, code_of(self.kind), flags, 0]);
         into[4..8].copy_from_slice(&self.writer.to_le_bytes());
         into[8..16].copy_from_slice(&self.source_timestamp.as_nanos().to_le_bytes());
         let mut at = CHANGE_BYTES;
@@ -149,18 +155,20 @@ impl<'a> StreamMessage<'a> {
                 bytes.extend(version.to_le_bytes());
                 bytes
             }
-            StreamMessage::SetEnd { writer, number, changes } => {
-                let mut bytes = head(3, *writer);
-                bytes.extend(number.to_le_bytes());
+            StreamMessage::SetEnd { set, changes } => {
+                let mut bytes = head(3, 0);
+                bytes.extend(set.source.0);
+                bytes.extend(set.number.to_le_bytes());
                 changes.iter().for_each(|(writer, count)| {
                     bytes.extend(writer.to_le_bytes());
                     bytes.extend(count.to_le_bytes());
                 });
                 bytes
             }
-            StreamMessage::SetAbandoned { writer, number } => {
-                let mut bytes = head(4, *writer);
-                bytes.extend(number.to_le_bytes());
+            StreamMessage::SetAbandoned(set) => {
+                let mut bytes = head(4, 0);
+                bytes.extend(set.source.0);
+                bytes.extend(set.number.to_le_bytes());
                 bytes
             }
             StreamMessage::Verdict { writer, instance, last } => {
@@ -180,15 +188,20 @@ impl<'a> StreamMessage<'a> {
     /// [`MessageError`] with the part that is wrong.
     pub fn decode(bytes: &'a [u8]) -> Result<StreamMessage<'a>, MessageError> {
         let mut left = Reader { left: bytes, length: bytes.len() };
-        let [kind, code, flags, _] = left.array("the head")?;
+        let [kind, code, flags, reserved] = left.array("the head")?;
         let writer = u32::from_le_bytes(left.array("the writer")?);
+        let used = match kind {
+            1 => reserved != 0 || flags & !(HAS_INSTANCE | IN_SET) != 0,
+            5 => code != 0 || flags != 0 || reserved != 0,
+            _ => code != 0 || flags != 0 || reserved != 0 || writer != 0,
+        };
+        if used {
+            let value = u32::from_le_bytes([kind, code, flags, reserved]);
+            return Err(MessageError::Value { what: "the head of the message", value: value.into() });
+        }
         let message = match kind {
             1 => {
-                let known = KINDS.get(usize::from(code)).copied();
-                let kind = known.ok_or(MessageError::Value { what: "the kind of a change", value: code.into() })?;
-                if flags & !(HAS_INSTANCE | IN_SET) != 0 {
-                    return Err(MessageError::Value { what: "the flag byte of a change", value: flags.into() });
-                }
+                let kind = kind_of(code)?;
                 let source_timestamp = DdsTime::from_nanos(i64::from_le_bytes(left.array("the source timestamp")?));
                 let instance = match flags & HAS_INSTANCE {
                     0 => InstanceHandle::KEYLESS,
@@ -199,28 +212,20 @@ impl<'a> StreamMessage<'a> {
                     _ => Some(u64::from_le_bytes(left.array("the number of the set")?)),
                 };
                 let payload = left.left;
-                return Ok(StreamMessage::Change(ChangeMessage {
-                    writer,
-                    kind,
-                    instance,
-                    source_timestamp,
-                    set,
-                    payload,
-                }));
+                let change = ChangeMessage { writer, kind, instance, source_timestamp, set, payload };
+                return Ok(StreamMessage::Change(change));
             }
             2 => StreamMessage::Fence(u64::from_le_bytes(left.array("the version of the directory")?)),
             3 => {
-                let number = u64::from_le_bytes(left.array("the number of the set")?);
+                let set = left.set()?;
                 let mut changes = Vec::new();
                 while !left.left.is_empty() {
                     let writer = u32::from_le_bytes(left.array("a writer of the set")?);
                     changes.push((writer, u32::from_le_bytes(left.array("its changes")?)));
                 }
-                StreamMessage::SetEnd { writer, number, changes }
+                StreamMessage::SetEnd { set, changes }
             }
-            4 => {
-                StreamMessage::SetAbandoned { writer, number: u64::from_le_bytes(left.array("the number of the set")?) }
-            }
+            4 => StreamMessage::SetAbandoned(left.set()?),
             5 => {
                 let instance = InstanceHandle(left.array("the instance")?);
                 let view = u64::from_le_bytes(left.array("the view")?);
@@ -249,6 +254,11 @@ impl Reader<'_> {
         self.left = rest;
         Ok(*own)
     }
+
+    fn set(&mut self) -> Result<SetId, MessageError> {
+        let source = Guid(self.array("the source of the set")?);
+        Ok(SetId { source, number: u64::from_le_bytes(self.array("the number of the set")?) })
+    }
 }
 
 #[cfg(test)]
@@ -268,12 +278,13 @@ mod tests {
             })
         };
         let instance = InstanceHandle([9; 16]);
+        let set = SetId { source: Guid([8; 16]), number: 2 };
         let messages = [
             change(InstanceHandle::KEYLESS, None),
             change(instance, Some(4)),
             StreamMessage::Fence(1 << 40),
-            StreamMessage::SetEnd { writer: 1, number: 2, changes: vec![(1, 3), (5, 4)] },
-            StreamMessage::SetAbandoned { writer: 1, number: 2 },
+            StreamMessage::SetEnd { set, changes: vec![(1, 3), (5, 4)] },
+            StreamMessage::SetAbandoned(set),
             StreamMessage::Verdict { writer: 3, instance, last: (1, 2, 3) },
         ];
         for message in messages {
@@ -283,7 +294,7 @@ mod tests {
                 for length in 0..bytes.len() {
                     let cut = StreamMessage::decode(&bytes[..length]);
                     let whole_entries =
-                        matches!(message, StreamMessage::SetEnd { .. }) && length >= 16 && length % 8 == 0;
+                        matches!(message, StreamMessage::SetEnd { .. }) && length >= 32 && length % 8 == 0;
                     assert_eq!(cut.is_ok(), whole_entries, "{message:?} {length}: {cut:?}");
                 }
                 continue;
@@ -300,10 +311,10 @@ mod tests {
         assert_eq!(error(b""), format!("the message ends after 0 bytes within the head{tail}"));
         assert_eq!(error(&[9, 0, 0, 0, 0, 0, 0, 0]), format!("the kind of the message is 9{tail}"));
         assert_eq!(error(&[1, 5, 0, 0, 0, 0, 0, 0]), format!("the kind of a change is 5{tail}"));
-        assert_eq!(error(&[1, 0, 4, 0, 0, 0, 0, 0]), format!("the flag byte of a change is 4{tail}"));
-        assert_eq!(
-            error(&[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
-            format!("the number of bytes behind the message is 1{tail}")
-        );
+        assert_eq!(error(&[1, 0, 4, 0, 0, 0, 0, 0]), format!("the head of the message is 262145{tail}"));
+        assert_eq!(error(&[2, 0, 0, 0, 7, 0, 0, 0]), format!("the head of the message is 2{tail}"));
+        let mut long = StreamMessage::Fence(1).encode();
+        long.push(0);
+        assert_eq!(error(&long), format!("the number of bytes behind the message is 1{tail}"));
     }
 }

@@ -1,4 +1,4 @@
-//! The stream of an order domain: its messages, and what a process makes of them.
+//! The stream of an order domain: its messages, and how a process turns them into events of its readers.
 //!
 //! The messages of an order domain are in one order at all members of its subgroup. The changes of the
 //! [directory](crate::directory) are in another, and the two are not ordered against each other. So a change
@@ -6,17 +6,20 @@
 //! directory: each process applies the changes up to this version when it delivers the fence. A process whose
 //! directory is not that far waits before it delivers on.
 //!
-//! - INV-FENCE: between two fences the matches of a domain are those of the directory at the version of the
-//!   first. So all readers see a writer come, change and go at the same position.
-//! - A writer sends no sample before a fence of a version that has it ([`DomainStream::is_active`]), and is
-//!   deleted after its last sample has been delivered. So no sample of it is outside of its matches.
-//! - The first sender of the subgroup sends fences that are due ([`DomainStream::fence_due`]). If it goes, the
-//!   next one does, so a change is never without a fence for long. More fences than needed do no harm.
+//! - INV-FENCE: after a fence, the matches in a domain are those of the directory at the newest version that a
+//!   fence has named, as far as both processes are members of the subgroup. So all readers see a writer
+//!   come, change and go at one position, and a writer hears of a reader when its samples reach it.
+//! - A writer sends no sample before a fence that has it ([`DomainStream::is_active`]), and is deleted after its
+//!   last sample has been delivered. So no sample of it is outside of its matches.
+//! - The first sender of the subgroup sends the fences that are due ([`DomainStream::fence_due`]): one in each
+//!   epoch, for the processes that have come, and one for each change. If it goes, the next one does so.
+//! - Where no sender is left, or the process leaves the subgroup, the end of the epoch is the fence
+//!   ([`DomainStream::end`]).
 //!
 //! **Absent on purpose:** the retained samples of late joiners, and I/O.
 mod domain_stream;
 mod message;
 mod writers;
 
-pub use domain_stream::{Behind, Delivery, DomainStream};
+pub use domain_stream::{Behind, DomainStream, StreamEvent};
 pub use message::{ChangeMessage, MessageError, StreamMessage};

@@ -3,22 +3,26 @@ use crate::cache::{SetId, WriterEnd, WriterInfo};
 use crate::directory::WriterEntry;
 use crate::id::Guid;
 use crate::policy::PresentationQosPolicyAccessScopeKind;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A writer, and the readers of this process that match it.
 #[derive(Clone, Debug)]
 pub(super) struct StreamWriter {
     pub(super) info: WriterInfo,
     /// The source of its coherent sets: its publisher at GROUP scope, else the writer.
-    source: Guid,
+    pub(super) source: Guid,
     pub(super) readers: Vec<Guid>,
 }
 
-/// All writers, by number.
+/// The coherent sets that have not ended, and the readers that have changes of them.
+pub(super) type OpenSets = BTreeMap<SetId, BTreeSet<Guid>>;
+
+/// All writers, by number, and the coherent sets that have not ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamWriters {
     all: BTreeMap<u32, StreamWriter>,
     numbers: BTreeMap<Guid, u32>,
+    open: OpenSets,
 }
 
 /// Returns the part of a writer's entry that readers see.
@@ -55,9 +59,12 @@ impl StreamWriters {
         (own, before)
     }
 
-    pub(super) fn remove(&mut self, guid: Guid) -> Option<StreamWriter> {
-        let number = self.numbers.remove(&guid)?;
-        self.all.remove(&number)
+    /// Removes a writer. Returns it, and the sets that no writer can end any more, with their readers.
+    pub(super) fn remove(&mut self, guid: Guid) -> Option<(StreamWriter, OpenSets)> {
+        let own = self.all.remove(&self.numbers.remove(&guid)?)?;
+        let is_last = self.all.values().all(|other| other.source != own.source);
+        let given_up = self.open.extract_if(.., |set, _| is_last && set.source == own.source).collect();
+        Some((own, given_up))
     }
 
     pub(super) fn get(&self, number: u32) -> Option<&StreamWriter> {
@@ -72,23 +79,32 @@ impl StreamWriters {
         self.numbers.contains_key(&guid)
     }
 
+    pub(super) fn guids(&self) -> Vec<Guid> {
+        self.numbers.keys().copied().collect()
+    }
+
     /// Forgets a reader.
     pub(super) fn remove_reader(&mut self, reader: Guid) {
         self.all.values_mut().for_each(|own| own.readers.retain(|guid| *guid != reader));
+        self.open.values_mut().for_each(|readers| _ = readers.remove(&reader));
     }
 
-    /// Returns the identity of a set, and the readers that match any writer of its source.
-    pub(super) fn set(&self, writer: u32, number: u64) -> Option<(SetId, Vec<Guid>)> {
-        let source = self.get(writer)?.source;
-        let same = self.all.values().filter(|own| own.source == source);
-        let mut readers: Vec<Guid> = same.flat_map(|own| own.readers.iter().copied()).collect();
-        readers.sort_unstable();
-        readers.dedup();
-        Some((SetId { source, number }, readers))
+    /// Notes a change of a set by a writer, and returns the set.
+    pub(super) fn note_set(&mut self, writer: u32, number: u64) -> Option<SetId> {
+        let own = self.all.get(&writer)?;
+        let set = SetId { source: own.source, number };
+        if !own.readers.is_empty() {
+            self.open.entry(set).or_default().extend(own.readers.iter().copied());
+        }
+        Some(set)
     }
 
-    /// Returns the identity of the set of a change.
-    pub(super) fn set_of(own: &StreamWriter, number: u64) -> SetId {
-        SetId { source: own.source, number }
+    /// Ends a set, and returns the readers of this process that have changes of it, or match a writer of its
+    /// source.
+    pub(super) fn end_set(&mut self, set: SetId) -> BTreeSet<Guid> {
+        let mut readers = self.open.remove(&set).unwrap_or_default();
+        let same = self.all.values().filter(|own| own.source == set.source);
+        readers.extend(same.flat_map(|own| own.readers.iter().copied()));
+        readers
     }
 }

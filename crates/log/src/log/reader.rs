@@ -53,6 +53,7 @@ impl Readers {
             cuts: self.shared.cuts(),
             last: None,
             target: Target::Version(first),
+            read: None,
             taken: None,
         }
     }
@@ -75,7 +76,9 @@ pub struct Reader {
     cuts: u64,
     last: Option<Version>,
     target: Target,
-    /// The offset of the last record that was read.
+    /// The record that was read last, also if the next one is not there yet.
+    read: Option<Version>,
+    /// Its offset.
     taken: Option<u64>,
 }
 
@@ -113,13 +116,13 @@ struct Found {
 impl Reader {
     /// The next record is the first of at least `version`.
     pub fn seek(&mut self, version: Version) {
-        (self.target, self.last, self.taken) = (Target::Version(version), None, None);
+        (self.target, self.last, self.read, self.taken) = (Target::Version(version), None, None, None);
         self.unplace();
     }
 
     /// The next record is the first with a clock of at least `clock`.
     pub fn seek_clock(&mut self, clock: u64) {
-        (self.target, self.last, self.taken) = (Target::Clock(clock), None, None);
+        (self.target, self.last, self.read, self.taken) = (Target::Clock(clock), None, None, None);
         self.unplace();
     }
 
@@ -271,22 +274,22 @@ impl Reader {
         Some(())
     }
 
+    /// After a cut, continues behind the record that was read last, if the log still has it. Records of later
+    /// versions may have been appended since, so the end of the log does not tell.
     fn check_cut(&mut self) -> Result<()> {
         let cuts = self.shared.cuts();
         if cuts == self.cuts {
             return Ok(());
         }
-        self.cuts = cuts;
+        let before = std::mem::replace(&mut self.cuts, cuts);
         self.at = None;
-        let end = self.shared.view().durable;
-        match self.last {
-            Some(version) if end.is_none_or(|end| end < version) => Err(Error::WasCut { version }),
-            Some(version) => {
-                (self.target, self.last) = (Target::Version(version.next()), None);
-                Ok(())
-            }
-            None => Ok(()),
+        let Some(version) = self.read else { return Ok(()) };
+        if self.get(version)?.is_none() {
+            // All later calls find the same.
+            (self.cuts, self.read) = (before, Some(version));
+            return Err(Error::WasCut { version });
         }
+        Ok(())
     }
 
     /// Finds the index entry at or before the target. Returns `false` if there is no record yet.
@@ -364,7 +367,7 @@ impl Reader {
         if !is_valid || self.last.is_some_and(|last| last >= version) {
             return Err(self.damage("the checksum of the record differs"));
         }
-        (self.last, self.taken) = (Some(version), Some(found.offset));
+        (self.last, self.read, self.taken) = (Some(version), Some(version), Some(found.offset));
         let Some(cursor) = &mut self.at else { return Err(Error::Stopped) };
         cursor.offset += Chunk::encoded_bytes(u64::from(length));
         let read = cursor.window.bytes(found.offset, bytes).during("read", &cursor.segment.path)?;

@@ -278,8 +278,8 @@ impl SubgroupLog {
         let taken = if self.of_epoch.0 == epoch { self.of_epoch.1 } else { 0 };
         let untaken = if self.is_active { delivered.saturating_sub(taken) } else { 0 };
         let waiting = self.taken.saturating_sub(self.appender.durable_records()) + untaken;
-        // A log that catches up lacks messages, whose number is not known.
-        waiting.max(u64::from(self.fetched().is_some()))
+        // A log that catches up lacks messages, whose number is not known. One that is cut takes none.
+        waiting.max(u64::from(self.fetched().is_some() || self.is_cutting()))
     }
 
     /// The error of a member that has waited so long for this log to be on disk.

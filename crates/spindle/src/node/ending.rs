@@ -3,6 +3,7 @@
 use super::older::Homes;
 use super::{Node, Poll};
 use crate::error::Ended;
+use crate::handles::SubgroupHandles;
 use crate::logs::SubgroupLog;
 use crate::queries;
 use crate::shared::End;
@@ -43,6 +44,20 @@ impl Node {
         self.member.finish();
         self.end(End::Finished);
         Poll::Finished
+    }
+
+    /// Makes the next poll look at the logs while the group waits for nothing but logs, or deliveries wait for
+    /// disks. A disk that hangs reports nothing.
+    pub(super) fn note_waiting_logs(&mut self) {
+        let Node { logs: Some(logs), handles, member, fabric, older, .. } = self else { return };
+        let homes = Homes { newest: fabric, older };
+        let is_due = member.engine().have_all_finished() || logs.patience().is_some();
+        let mut waits = |of_subgroup: &SubgroupHandles| {
+            let (engine, id) = (&homes.of(of_subgroup, member).0, of_subgroup.home());
+            id.is_some_and(|(_, id)| engine.undurable(id).is_some())
+        };
+        let is_due = is_due || handles.iter().any(&mut waits);
+        self.has_chores |= is_due;
     }
 
     /// Ends this member if the others have waited for its disk for [too

@@ -74,6 +74,13 @@ impl Notices {
         self.ring();
     }
 
+    /// Withdraws a query that has not been sent.
+    pub(crate) fn withdraw_query(&self, reply: u64) {
+        let is_other =
+            |(_, message, _): &Outgoing| !matches!(message, ControlMessage::Query { reply: of, .. } if *of == reply);
+        lock(&self.outgoing).retain(is_other);
+    }
+
     /// Wakes the thread that polls this member, or waits for its events, in whatever view it is.
     pub(crate) fn ring(&self) {
         // Release: a thread that sees the flag finds the notice.
