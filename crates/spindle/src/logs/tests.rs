@@ -8,9 +8,10 @@ use spindle_core::{Durability, DurableRise, Position, SubgroupId, ViewId};
 use spindle_log::disk::{File, Locked};
 use spindle_log::{Appender, Disk, FileDisk, Record, Store, Version};
 use std::fs;
-use std::io;
+use std::io::{self, IoSlice};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -44,10 +45,39 @@ impl Handler for Nothing {
     }
 }
 
-/// A disk without free space, until there is some.
-struct Full(FileDisk, Arc<AtomicBool>);
+/// A disk without free space, until there is some, and whose syncs hang while the second flag is set.
+struct Faulty(FileDisk, Arc<AtomicBool>, Arc<AtomicBool>);
 
-impl Disk for Full {
+struct FaultyFile(Arc<dyn File>, Arc<AtomicBool>);
+
+impl File for FaultyFile {
+    fn write_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        self.0.write_at(slices, offset)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        while self.1.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.0.sync_data()
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.0.bytes()
+    }
+}
+
+impl Faulty {
+    fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(FaultyFile(file, Arc::clone(&self.2)))
+    }
+}
+
+impl Disk for Faulty {
     fn create_directory(&self, path: &str) -> io::Result<()> {
         self.0.create_directory(path)
     }
@@ -57,11 +87,11 @@ impl Disk for Full {
     }
 
     fn create(&self, path: &str, bytes: u64) -> io::Result<Arc<dyn File>> {
-        self.0.create(path, bytes)
+        self.0.create(path, bytes).map(|file| self.file(file))
     }
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        self.0.open(path)
+        self.0.open(path).map(|file| self.file(file))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -95,7 +125,17 @@ fn identity() -> Identity {
 
 /// A writer and an appender on a disk without space, until `has_space`.
 fn full(scratch: &Scratch, notices: &Arc<Notices>, has_space: &Arc<AtomicBool>) -> (Writer, Appender) {
-    let disk = Full(FileDisk::new(scratch.0.join("full")).unwrap(), Arc::clone(has_space));
+    faulty(scratch, notices, has_space, &Arc::default())
+}
+
+/// As [`full`]. Syncs hang while `hangs`.
+fn faulty(
+    scratch: &Scratch,
+    notices: &Arc<Notices>,
+    has_space: &Arc<AtomicBool>,
+    hangs: &Arc<AtomicBool>,
+) -> (Writer, Appender) {
+    let disk = Faulty(FileDisk::new(scratch.0.join("full")).unwrap(), Arc::clone(has_space), Arc::clone(hangs));
     let mut store = Store::open(Arc::new(disk), &identity(), spindle_log::Config::default()).unwrap();
     store.open_log(0, &mut |_| {}).unwrap();
     let notices = Arc::clone(notices);
@@ -255,6 +295,37 @@ fn a_member_whose_disk_stays_full_ends_and_the_others_deliver() {
     assert!(matches!(ended, Some(Ended::LogFull { unsynced: 1, .. })), "{ended:?}");
     nodes.remove(0);
     poll_until(&mut nodes, "delivery", |nodes| nodes.iter().all(|(_, given)| given.0 == [b"one"]));
+}
+
+/// A sync that never returns reports nothing. Nothing else wakes an idle member.
+#[test]
+fn a_member_whose_disk_hangs_ends_and_the_others_deliver() {
+    let scratch = Scratch::new("before-delivery-hangs");
+    let (has_space, hangs) = (Arc::new(AtomicBool::new(true)), Arc::<AtomicBool>::default());
+    let (mut nodes, writer) = before_delivery(&scratch, (3, 2), Duration::from_millis(50), &has_space);
+    drop(writer);
+    let (_writer, appender) = faulty(&scratch, nodes[0].0.notices(), &has_space, &hangs);
+    *nodes[0].0.handles_mut()[0].log.as_mut().unwrap().appender_mut() = appender;
+    let mut publisher = nodes[1].0.publisher("ledger").unwrap();
+    publisher.send(b"one", Duration::ZERO).unwrap();
+    poll_until(&mut nodes, "delivery", |nodes| nodes.iter().all(|(_, given)| given.0.len() == 1));
+    let sleep = |nodes: &mut Vec<(Node, Given)>| {
+        nodes.iter_mut().find_map(|(node, given)| node.sleep(given, Duration::from_millis(5)).err())
+    };
+    (0..10).for_each(|_| assert!(sleep(&mut nodes).is_none()));
+    hangs.store(true, Ordering::Relaxed);
+    publisher.send(b"two", Duration::ZERO).unwrap();
+    let start = Instant::now();
+    let ended = loop {
+        if let Some(ended) = sleep(&mut nodes) {
+            break ended;
+        }
+        assert!(start.elapsed() < LONG, "{:?}", nodes[0].0.status());
+    };
+    assert!(matches!(&ended, Ended::Log { reason, .. } if reason.contains("taken nothing")), "{ended}");
+    nodes.remove(0);
+    poll_until(&mut nodes, "delivery", |nodes| nodes.iter().all(|(_, given)| given.0 == [b"one", b"two"]));
+    hangs.store(false, Ordering::Relaxed);
 }
 
 #[test]
