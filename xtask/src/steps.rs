@@ -266,7 +266,7 @@ const RESTART: [(&str, u64); 14] = [
     ("joins", 60_000),
     ("view_changes", 90_000),
     ("durable", 1_400_000),
-    ("caught_up", 60_000),
+    ("caught_up", 50_000),
     ("faults", 100_000),
 ];
 
