@@ -141,12 +141,13 @@ impl Subgroup {
             table.store(self.layout.entry + entry::DELIVERED, self.own.delivered.iter().sum());
         }
         let inline = matches!(self.delivery, Delivery::Inline(_));
-        // The log may have raised it.
-        let deliverable = self.deliverable();
         self.pending |= match (&self.log, &self.delivery) {
             (None, _) => inline && self.own.delivered.iter().sum::<u64>() < self.stable,
-            (Some(log), Delivery::Inline(cursor)) => log.has_more(self.stable) || cursor.count() < deliverable,
-            (Some(log), _) => log.has_more(self.stable) || frontier < deliverable,
+            (Some(log), delivery) => {
+                let delivered = if let Delivery::Inline(cursor) = delivery { cursor.count() } else { frontier };
+                // The log may have raised what can be delivered.
+                log.has_more(self.stable) || delivered < self.deliverable()
+            }
         };
         Ok(())
     }
