@@ -2,7 +2,12 @@
 mod support;
 
 use rustix::process::Signal;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use support::{Scratch, Terminal};
+
+/// How long a thread may take to write a snapshot.
+const LONG: Duration = Duration::from_secs(30);
 
 fn start(program: &str, scratch: &Scratch) -> Terminal {
     Terminal::start(program, &["--runtime-dir", &scratch.runtime_dir("objects")])
@@ -89,11 +94,20 @@ fn kill_and_restart(name: &str, keys: usize, more: &[&str]) {
                 terminal.ask(&format!("set key-{round}-{key}-{i} {i}"), "ok");
             }
         }
+        let has_snapshot = || {
+            let log = scratch.0.join("data-1/log/subgroup-00000000");
+            let names = std::fs::read_dir(log).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            { names }.any(|name| name.starts_with("snapshot-") && !name.ends_with(".tmp"))
+        };
+        // A thread writes snapshots after the commands.
+        let start = Instant::now();
+        while !more.is_empty() && !has_snapshot() {
+            assert!(start.elapsed() < LONG, "no snapshot");
+            sleep(Duration::from_millis(1));
+        }
         terminals.iter_mut().for_each(|terminal| terminal.signal(Signal::KILL));
         terminals.iter_mut().for_each(|terminal| assert!(!terminal.wait_for_end().success()));
-        let log = scratch.0.join("data-1/log/subgroup-00000000");
-        let names = std::fs::read_dir(log).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        assert_eq!({ names }.any(|name| name.starts_with("snapshot-") && !name.ends_with(".tmp")), !more.is_empty());
+        assert_eq!(has_snapshot(), !more.is_empty());
         terminals = start_all([[3, 1, 2], [2, 3, 1]][round]);
     }
     for terminal in &mut terminals {
