@@ -77,7 +77,9 @@ impl Terminal {
         let until = Instant::now() + LONG;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let Ok(line) = self.output.recv_timeout(left) else { panic!("no {what} in {:?}", self.lines) };
+            let Ok(line) = self.output.recv_timeout(left) else {
+                panic!("no {what} in {:?}; the process: {:?}", self.lines, self.child.try_wait())
+            };
             self.lines.push(line.clone());
             if fits(&line) {
                 return line;
