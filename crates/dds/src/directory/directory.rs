@@ -438,15 +438,20 @@ impl Directory {
 
     /// Makes the plans of the changed order domains anew.
     fn plan_changed(&mut self, to: &mut Consequences) {
-        let Directory { version, domains, pairs, writers, readers, participants, .. } = self;
-        for domain in &to.domains {
-            let member_of = |guid: Guid| participants.get(&guid).map(|own| own.member);
-            match domains.plan_anew(*domain, *version, pairs, writers, readers, member_of) {
+        for domain in std::mem::take(&mut to.domains) {
+            match self.plan_anew(domain, self.version) {
                 Some(Some(plan)) => to.events.push(DirectoryEvent::Domain(plan)),
-                Some(None) => to.events.push(DirectoryEvent::DomainGone(*domain)),
+                Some(None) => to.events.push(DirectoryEvent::DomainGone(domain)),
                 None => {}
             }
         }
+    }
+
+    /// As [`Domains::plan_anew`].
+    fn plan_anew(&mut self, domain: u32, version: u64) -> Option<Option<DomainPlan>> {
+        let Directory { domains, pairs, writers, readers, participants, .. } = self;
+        let member_of = |guid: Guid| participants.get(&guid).map(|own| own.member);
+        domains.plan_anew(domain, version, pairs, writers, readers, member_of)
     }
 
     fn to_stored(&self) -> Stored<'_> {
@@ -489,9 +494,7 @@ impl Directory {
         writers.values().for_each(|writer| pairs.put_writer(writer, readers, &mut Vec::new()));
         directory.check_restored()?;
         for (domain, version) in directory.domains.versions() {
-            let Directory { domains, pairs, writers, readers, participants, .. } = &mut directory;
-            let member_of = |guid: Guid| participants.get(&guid).map(|own| own.member);
-            domains.plan_anew(domain, version, pairs, writers, readers, member_of);
+            directory.plan_anew(domain, version);
         }
         Ok(directory)
     }

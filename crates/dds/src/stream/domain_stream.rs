@@ -236,14 +236,11 @@ impl DomainStream {
             StreamMessage::SetEnd { set, changes } => {
                 let guid = |number: u32| Some(self.writers.get(number)?.info.guid);
                 let changes = changes.iter().filter_map(|(writer, count)| Some((guid(*writer)?, *count))).collect();
-                let end = SetEnd { set: *set, changes };
-                let readers = self.writers.end_set(*set).into_iter();
-                readers
-                    .for_each(|reader| take(StreamEvent::Reader { reader, event: ReaderEvent::SetEnd(end.clone()) }));
+                let end = ReaderEvent::SetEnd(SetEnd { set: *set, changes });
+                tell(self.writers.end_set(*set), end, &mut take);
             }
             StreamMessage::SetAbandoned(set) => {
-                let event = |reader| StreamEvent::Reader { reader, event: ReaderEvent::SetAbandoned(*set) };
-                self.writers.end_set(*set).into_iter().for_each(|reader| take(event(reader)));
+                tell(self.writers.end_set(*set), ReaderEvent::SetAbandoned(*set), &mut take);
             }
             StreamMessage::Verdict { writer, instance, last: (view, seq, index) } => {
                 let Some(own) = self.writers.get(*writer) else {
@@ -252,8 +249,7 @@ impl DomainStream {
                 };
                 let last = Position { domain: position.domain, view: *view, seq: *seq, index: *index };
                 let verdict = DeadlineVerdict { instance: *instance, writer: own.info.guid, last };
-                let event = |reader| StreamEvent::Reader { reader, event: ReaderEvent::DeadlineVerdict(verdict) };
-                own.readers.iter().for_each(|reader| take(event(*reader)));
+                tell(own.readers.iter().copied(), ReaderEvent::DeadlineVerdict(verdict), &mut take);
             }
         }
         Ok(())
@@ -283,7 +279,9 @@ impl DomainStream {
     ) {
         let set = change.set.and_then(|number| self.writers.note_set(change.writer, number));
         let Some(own) = self.writers.get(change.writer) else { return self.stray() };
-        let Some((last, others)) = own.readers.split_last() else { return };
+        if own.readers.is_empty() {
+            return;
+        }
         let change = CacheChange {
             writer: own.info.guid,
             kind: change.kind,
@@ -292,10 +290,7 @@ impl DomainStream {
             set,
             payload: payload(change.payload),
         };
-        for reader in others {
-            take(StreamEvent::Reader { reader: *reader, event: ReaderEvent::Change(change.clone()) });
-        }
-        take(StreamEvent::Reader { reader: *last, event: ReaderEvent::Change(change) });
+        tell(own.readers.iter().copied(), ReaderEvent::Change(change), &mut take);
     }
 
     fn stray(&mut self) {
@@ -322,22 +317,15 @@ impl DomainStream {
                     true => ReaderEvent::WriterAlive(info.guid, info.alive),
                     false => ReaderEvent::WriterMatched(info),
                 };
-                own.readers
-                    .iter()
-                    .for_each(|reader| take(StreamEvent::Reader { reader: *reader, event: event.clone() }));
+                tell(own.readers.iter().copied(), event, take);
             }
             Effect::WriterGone { guid, end } => {
-                self.apart.retain(|pair, _| pair.writer != guid);
-                self.own_matches.extract_if(.., |pair| pair.writer == guid).for_each(|Pair { writer, reader }| {
-                    take(StreamEvent::Unmatched { writer, reader });
-                });
+                self.forget_pairs(|pair| pair.writer == guid, take);
                 let Some((own, given_up)) = self.writers.remove(guid) else { return };
                 for (set, readers) in given_up {
-                    let event = |reader| StreamEvent::Reader { reader, event: ReaderEvent::SetAbandoned(set) };
-                    readers.into_iter().for_each(|reader| take(event(reader)));
+                    tell(readers, ReaderEvent::SetAbandoned(set), take);
                 }
-                let event = |reader| StreamEvent::Reader { reader, event: ReaderEvent::WriterUnmatched(guid, end) };
-                own.readers.into_iter().for_each(|reader| take(event(reader)));
+                tell(own.readers, ReaderEvent::WriterUnmatched(guid, end), take);
             }
             Effect::Matched { pair, other } if !self.members.contains(&other) => {
                 self.apart.insert(pair, other);
@@ -368,16 +356,19 @@ impl DomainStream {
                     take(StreamEvent::Reader { reader, event });
                 }
             }
-            Effect::ReaderGone(reader) => {
-                self.apart.retain(|pair, _| pair.reader != reader);
-                self.own_matches.extract_if(.., |pair| pair.reader == reader).for_each(|Pair { writer, reader }| {
-                    take(StreamEvent::Unmatched { writer, reader });
-                });
-            }
+            Effect::ReaderGone(reader) => self.forget_pairs(|pair| pair.reader == reader, take),
         }
     }
 
-    /// Returns whether a participant is one of this process.
+    /// Forgets the pairs of an endpoint that went. The writers of this process among them are told.
+    fn forget_pairs<P>(&mut self, is_gone: impl Fn(&Pair) -> bool, take: &mut impl FnMut(StreamEvent<P>)) {
+        self.apart.retain(|pair, _| !is_gone(pair));
+        for Pair { writer, reader } in self.own_matches.extract_if(.., |pair| is_gone(pair)) {
+            take(StreamEvent::Unmatched { writer, reader });
+        }
+    }
+
+    /// Returns the process of a participant.
     fn process_of(directory: &Directory, participant: Guid) -> Option<u64> {
         directory.participant(participant).map(|own| own.member)
     }
@@ -409,5 +400,20 @@ impl DomainStream {
         if *is_mine || reader == self.member {
             effects.push(Effect::Matched { pair, other: if *is_mine { reader } else { writer } });
         }
+    }
+}
+
+/// Gives an event to each of these readers. The last one gets the event itself, the others copies.
+fn tell<P: Clone>(
+    readers: impl IntoIterator<Item = Guid>,
+    event: ReaderEvent<P>,
+    take: &mut impl FnMut(StreamEvent<P>),
+) {
+    let mut readers = readers.into_iter().peekable();
+    while let Some(reader) = readers.next() {
+        if readers.peek().is_none() {
+            return take(StreamEvent::Reader { reader, event });
+        }
+        take(StreamEvent::Reader { reader, event: event.clone() });
     }
 }
