@@ -175,19 +175,22 @@ fn the_page_on_logs_shows_what_the_commands_print() {
     }
 }
 
+/// Starts a member by each of these commands, and waits until each has said these words.
+fn start_members(scratch: &Scratch, commands: &str, words: &str) -> Vec<Running> {
+    let started = commands.lines().map(|command| {
+        let mut member = scratch.spindle(command.split(' ').skip(1));
+        Running::listening(member.stdin(Stdio::piped()).current_dir(scratch.path("")), true)
+    });
+    let mut members: Vec<Running> = started.collect();
+    members.iter_mut().for_each(|member| drop(member.says(words)));
+    members
+}
+
 #[test]
 fn the_page_on_logs_shows_a_group_with_logs() {
     let scratch = Scratch::new();
     let commands = block(LOG, "sh", "--durability logged");
-    let start = |view: &str| -> Vec<Running> {
-        let started = commands.lines().map(|command| {
-            let mut member = scratch.spindle(command.split(' ').skip(1));
-            Running::listening(member.stdin(Stdio::piped()).current_dir(scratch.path("")), true)
-        });
-        let mut members: Vec<Running> = started.collect();
-        members.iter_mut().for_each(|member| drop(member.says(view)));
-        members
-    };
+    let start = |view: &str| start_members(&scratch, commands, view);
     let mut members = start("view 1:");
     members[0].send(b"hello\n");
     assert_eq!(members[1].lines(1), ["hello"]);
@@ -215,15 +218,7 @@ fn the_page_on_logs_shows_a_group_with_logs() {
 #[test]
 fn the_page_on_backups_shows_a_group_that_is_restored() {
     let scratch = Scratch::new();
-    let start = |commands: &str, view: &str| -> Vec<Running> {
-        let started = commands.lines().map(|command| {
-            let mut member = scratch.spindle(command.split(' ').skip(1));
-            Running::listening(member.stdin(Stdio::piped()).current_dir(scratch.path("")), true)
-        });
-        let mut members: Vec<Running> = started.collect();
-        members.iter_mut().for_each(|member| drop(member.says(view)));
-        members
-    };
+    let start = |commands: &str, view: &str| start_members(&scratch, commands, view);
     let mut members = start(block(BACKUP, "sh", "--data a"), "view 1:");
     members[0].send(b"hello\n");
     assert_eq!(members[1].lines(1), ["hello"]);
