@@ -9,7 +9,7 @@ use common::{LONG, Scratch, Store, StoreCalls, StoreQueries, wait_until};
 use linearizability::{Action, History, Operation, Reply, Violation, check, check_keys};
 use process::{Process, now_ns};
 use rustix::process::Signal;
-use spindle::{Config, Durability, MemberId, Subgroup};
+use spindle::{Config, Durability, Group, MemberId, Subgroup};
 use spindle_object::{CallError, ReadError, Replicated, Settings};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -244,16 +244,22 @@ fn parse(answers: &[String]) -> History {
     history
 }
 
+/// Starts a group of a process and two members of this one.
+fn start_three(scratch: &Scratch) -> (Process, [(Group, Replicated<Store>); 2]) {
+    let process = Process::start("member_process", scratch, 3);
+    let members = thread::scope(|scope| {
+        let joining = [0, 1].map(|_| scope.spawn(|| scratch.join(3)));
+        joining.map(|member| member.join().unwrap())
+    });
+    assert_eq!(process.answer(), "joined");
+    (process, members)
+}
+
 #[test]
 fn histories_with_a_kill_are_linearizable() {
     for seed in 0..3 {
         let scratch = Scratch::new(&format!("history-{seed}"));
-        let mut process = Process::start("member_process", &scratch, 3);
-        let members = thread::scope(|scope| {
-            let joining = [0, 1].map(|_| scope.spawn(|| scratch.join(3)));
-            joining.map(|member| member.join().unwrap())
-        });
-        assert_eq!(process.answer(), "joined");
+        let (mut process, members) = start_three(&scratch);
         let stores = members.each_ref().map(|(_, store)| store);
         let is_over = AtomicBool::new(false);
         let (history, answers) = thread::scope(|scope| {
@@ -290,12 +296,7 @@ fn histories_with_a_kill_are_linearizable() {
 fn histories_with_a_member_that_wakes_up_evicted_are_linearizable() {
     let mut scratch = Scratch::new("history-evicted");
     scratch.suspect_after = Some(Duration::from_secs(2));
-    let mut process = Process::start("member_process", &scratch, 3);
-    let members = thread::scope(|scope| {
-        let joining = [0, 1].map(|_| scope.spawn(|| scratch.join(3)));
-        joining.map(|member| member.join().unwrap())
-    });
-    assert_eq!(process.answer(), "joined");
+    let (mut process, members) = start_three(&scratch);
     let stores = members.each_ref().map(|(_, store)| store);
     let is_over = AtomicBool::new(false);
     let (mut all, answers) = thread::scope(|scope| {

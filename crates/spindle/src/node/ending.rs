@@ -3,7 +3,6 @@
 use super::older::Homes;
 use super::{Node, Poll};
 use crate::error::Ended;
-use crate::handles::SubgroupHandles;
 use crate::logs::SubgroupLog;
 use crate::queries;
 use crate::shared::End;
@@ -51,13 +50,12 @@ impl Node {
     pub(super) fn note_waiting_logs(&mut self) {
         let Node { logs: Some(logs), handles, member, fabric, older, .. } = self else { return };
         let homes = Homes { newest: fabric, older };
-        let is_due = member.engine().have_all_finished() || logs.patience().is_some();
-        let mut waits = |of_subgroup: &SubgroupHandles| {
-            let (engine, id) = (&homes.of(of_subgroup, member).0, of_subgroup.home());
-            id.is_some_and(|(_, id)| engine.undurable(id).is_some())
-        };
-        let is_due = is_due || handles.iter().any(&mut waits);
-        self.has_chores |= is_due;
+        let waits_for_logs = member.engine().have_all_finished() || logs.patience().is_some();
+        self.has_chores |= waits_for_logs
+            || handles.iter().any(|of_subgroup| {
+                let engine = &*homes.of(of_subgroup, member).0;
+                of_subgroup.home().is_some_and(|(_, id)| engine.undurable(id).is_some())
+            });
     }
 
     /// Ends this member if the others have waited for its disk for [too
