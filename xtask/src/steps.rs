@@ -383,7 +383,7 @@ fn mutations(session: &StepSession<'_>) -> Result<String> {
 fn loom(session: &StepSession<'_>) -> Result<String> {
     session.run(&mut with_cfg(session, "loom", &["--package=spindle-core", "--test=loom", "--", "--nocapture"])?)?;
     session.run(&mut with_cfg(session, "loom", &["--package=spindle-fabric", "--test=event_count_model"])?)?;
-    session.run(&mut with_cfg(session, "loom", &["--package=spindle-dds", "--test=condition_model"])?)?;
+    session.run(&mut with_cfg(session, "loom", &["--package=spindle-dds-core", "--test=condition_model"])?)?;
     Ok(String::new())
 }
 

@@ -1,13 +1,13 @@
 //! Conditions and wait sets: triggers, wake-ups, deletion, and many conditions at once.
 #![cfg(not(loom))]
-use spindle_dds::cache::*;
-use spindle_dds::condition::*;
-use spindle_dds::filter::Query;
-use spindle_dds::instance::*;
-use spindle_dds::policy::PresentationQosPolicyAccessScopeKind;
-use spindle_dds::qos::*;
-use spindle_dds::status::*;
-use spindle_dds::*;
+use spindle_dds_core::cache::*;
+use spindle_dds_core::condition::*;
+use spindle_dds_core::filter::Query;
+use spindle_dds_core::instance::*;
+use spindle_dds_core::policy::PresentationQosPolicyAccessScopeKind;
+use spindle_dds_core::qos::*;
+use spindle_dds_core::status::*;
+use spindle_dds_core::*;
 use spindle_xcdr::{DdsType, DynamicType, SampleFormat, encode_sample};
 use std::future::Future;
 use std::pin::pin;

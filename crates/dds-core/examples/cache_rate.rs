@@ -1,8 +1,8 @@
 //! Measures the cache of a reader: writes and takes per second, for some numbers of keys.
-use spindle_dds::cache::*;
-use spindle_dds::policy::*;
-use spindle_dds::qos::*;
-use spindle_dds::*;
+use spindle_dds_core::cache::*;
+use spindle_dds_core::policy::*;
+use spindle_dds_core::qos::*;
+use spindle_dds_core::*;
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -2,11 +2,11 @@
 use crate::sets::in_set;
 use crate::support::*;
 use ChangeKind::Write;
-use spindle_dds::cache::*;
-use spindle_dds::instance::*;
-use spindle_dds::policy::*;
-use spindle_dds::qos::DataReaderQos;
-use spindle_dds::{Guid, ReturnCode};
+use spindle_dds_core::cache::*;
+use spindle_dds_core::instance::*;
+use spindle_dds_core::policy::*;
+use spindle_dds_core::qos::DataReaderQos;
+use spindle_dds_core::{Guid, ReturnCode};
 
 const X: Guid = Guid([1; 16]);
 const Y: Guid = Guid([2; 16]);

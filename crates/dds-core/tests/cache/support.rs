@@ -1,9 +1,9 @@
 //! A cache with the writers `A`, `B` and `C`, and short names for what happens to it.
-use spindle_dds::cache::*;
-use spindle_dds::instance::*;
-use spindle_dds::policy::*;
-use spindle_dds::qos::*;
-use spindle_dds::{DdsDuration, DdsError, DdsTime, Guid, InstanceHandle, Position};
+use spindle_dds_core::cache::*;
+use spindle_dds_core::instance::*;
+use spindle_dds_core::policy::*;
+use spindle_dds_core::qos::*;
+use spindle_dds_core::{DdsDuration, DdsError, DdsTime, Guid, InstanceHandle, Position};
 use std::sync::Arc;
 
 pub(crate) type Payload = Arc<[u8]>;

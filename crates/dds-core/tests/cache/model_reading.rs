@@ -1,9 +1,9 @@
 //! The second reader: which samples it returns, loans, and a new reader with its state.
 use crate::model::{Model, ModelSample};
 use crate::support::*;
-use spindle_dds::InstanceHandle;
-use spindle_dds::cache::*;
-use spindle_dds::instance::*;
+use spindle_dds_core::InstanceHandle;
+use spindle_dds_core::cache::*;
+use spindle_dds_core::instance::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

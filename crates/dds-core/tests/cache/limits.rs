@@ -1,14 +1,14 @@
 //! HISTORY and RESOURCE_LIMITS (DDS 2.2.3.18, 2.2.3.19), and DESTINATION_ORDER (DDS 2.2.3.17).
 use crate::support::*;
 use ChangeKind::*;
-use spindle_dds::cache::*;
-use spindle_dds::instance::StateMask;
-use spindle_dds::policy::*;
+use spindle_dds_core::cache::*;
+use spindle_dds_core::instance::StateMask;
+use spindle_dds_core::policy::*;
 
-fn limited(qos: spindle_dds::qos::DataReaderQos, limits: [Length; 3]) -> Fixture {
+fn limited(qos: spindle_dds_core::qos::DataReaderQos, limits: [Length; 3]) -> Fixture {
     let [max_samples, max_instances, max_samples_per_instance] = limits;
     let resource_limits = ResourceLimitsQosPolicy { max_samples, max_instances, max_samples_per_instance };
-    Fixture::of(&spindle_dds::qos::DataReaderQos { resource_limits, ..qos })
+    Fixture::of(&spindle_dds_core::qos::DataReaderQos { resource_limits, ..qos })
 }
 
 const FREE: Length = Length::Unlimited;

@@ -1,12 +1,12 @@
 //! The family of `read` and `take` (DDS 2.2.2.5.3).
 use crate::support::*;
 use ChangeKind::*;
-use spindle_dds::cache::*;
-use spindle_dds::filter::{ContentFilter, Query};
-use spindle_dds::instance::*;
-use spindle_dds::policy::*;
-use spindle_dds::qos::*;
-use spindle_dds::{Guid, InstanceHandle, ReturnCode};
+use spindle_dds_core::cache::*;
+use spindle_dds_core::filter::{ContentFilter, Query};
+use spindle_dds_core::instance::*;
+use spindle_dds_core::policy::*;
+use spindle_dds_core::qos::*;
+use spindle_dds_core::{Guid, InstanceHandle, ReturnCode};
 use spindle_xcdr::*;
 use std::sync::Arc;
 

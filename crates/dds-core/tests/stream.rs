@@ -1,12 +1,12 @@
 //! Order domains at several processes, through changes of the view: every reader gets what the directory says,
 //! whichever process is how far.
-use spindle_dds::cache::*;
-use spindle_dds::directory::*;
-use spindle_dds::matching::*;
-use spindle_dds::policy::*;
-use spindle_dds::qos::*;
-use spindle_dds::stream::*;
-use spindle_dds::{DdsTime, Guid, InstanceHandle, Position};
+use spindle_dds_core::cache::*;
+use spindle_dds_core::directory::*;
+use spindle_dds_core::matching::*;
+use spindle_dds_core::policy::*;
+use spindle_dds_core::qos::*;
+use spindle_dds_core::stream::*;
+use spindle_dds_core::{DdsTime, Guid, InstanceHandle, Position};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A source of numbers that depend on a seed only.

@@ -1,9 +1,9 @@
 //! The directory of a domain: matches, order domains and errors, and a model that random commands check.
-use spindle_dds::directory::*;
-use spindle_dds::matching::*;
-use spindle_dds::policy::*;
-use spindle_dds::qos::*;
-use spindle_dds::{DdsDuration, Guid};
+use spindle_dds_core::directory::*;
+use spindle_dds_core::matching::*;
+use spindle_dds_core::policy::*;
+use spindle_dds_core::qos::*;
+use spindle_dds_core::{DdsDuration, Guid};
 use spindle_xcdr::{DdsType, TypeHash, TypeObjectKind, TypeObjects};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,10 +2,10 @@
 use crate::sets::in_set;
 use crate::support::*;
 use ChangeKind::*;
-use spindle_dds::cache::*;
-use spindle_dds::instance::{InstanceState, SampleState, StateMask};
-use spindle_dds::policy::*;
-use spindle_dds::qos::{DataReaderQos, SubscriberQos};
+use spindle_dds_core::cache::*;
+use spindle_dds_core::instance::{InstanceState, SampleState, StateMask};
+use spindle_dds_core::policy::*;
+use spindle_dds_core::qos::{DataReaderQos, SubscriberQos};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ fn busy(chance: &mut Chance, qos: &DataReaderQos, subscriber: &SubscriberQos) ->
         let change = change(guid, kind, key, number, reader.now);
         match chance.below(6) {
             0 => reader.event(in_set(guid, 1 + chance.below(2) as u64, change)),
-            1 => reader.event(ReaderEvent::WriterDeparted(writer(spindle_dds::Guid([number; 16]), 1), WriterEnd::Lost)),
+            1 => reader.event(ReaderEvent::WriterDeparted(writer(spindle_dds_core::Guid([number; 16]), 1), WriterEnd::Lost)),
             _ => reader.event(ReaderEvent::Change(change)),
         }
     }
@@ -162,7 +162,7 @@ fn a_snapshot_with_wrong_bytes_is_refused_or_is_one() {
     assert!(refused > 50 && taken > 50, "{refused} refused, {taken} taken");
 }
 
-fn chance_writer(value: u8) -> spindle_dds::Guid {
+fn chance_writer(value: u8) -> spindle_dds_core::Guid {
     [A, B, C][usize::from(value % 3)]
 }
 

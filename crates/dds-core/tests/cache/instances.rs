@@ -1,10 +1,10 @@
 //! States of instances, generations, ownership and collection.
 use crate::support::*;
 use ChangeKind::*;
-use spindle_dds::cache::*;
-use spindle_dds::instance::*;
-use spindle_dds::policy::*;
-use spindle_dds::{Guid, InstanceHandle};
+use spindle_dds_core::cache::*;
+use spindle_dds_core::instance::*;
+use spindle_dds_core::policy::*;
+use spindle_dds_core::{Guid, InstanceHandle};
 
 fn infos(fixture: &mut Fixture) -> Vec<(ViewState, u32, u32, u32, u32, u32)> {
     let samples = fixture.read(&Select::any()).unwrap();

@@ -1,10 +1,10 @@
 //! Coherent sets at TOPIC scope (DDS 2.2.3.6).
 use crate::support::*;
 use ChangeKind::*;
-use spindle_dds::Guid;
-use spindle_dds::cache::*;
-use spindle_dds::policy::*;
-use spindle_dds::qos::*;
+use spindle_dds_core::Guid;
+use spindle_dds_core::cache::*;
+use spindle_dds_core::policy::*;
+use spindle_dds_core::qos::*;
 
 const SCOPE: PresentationQosPolicyAccessScopeKind = PresentationQosPolicyAccessScopeKind::Topic;
 

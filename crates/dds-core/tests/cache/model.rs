@@ -2,10 +2,10 @@
 //! every answer. It has none of the cache's indices, timers or counts.
 use crate::support::*;
 use ChangeKind::*;
-use spindle_dds::cache::*;
-use spindle_dds::instance::*;
-use spindle_dds::policy::HistoryQosPolicyKind;
-use spindle_dds::{DdsTime, Guid, Position};
+use spindle_dds_core::cache::*;
+use spindle_dds_core::instance::*;
+use spindle_dds_core::policy::HistoryQosPolicyKind;
+use spindle_dds_core::{DdsTime, Guid, Position};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The policies, as plain numbers. `None` is no bound.

@@ -4,11 +4,11 @@
 use crate::model::{Model, Policies};
 use crate::support::*;
 use ChangeKind::*;
-use spindle_dds::cache::*;
-use spindle_dds::instance::*;
-use spindle_dds::policy::*;
-use spindle_dds::qos::{DataReaderQos, QosSet, SubscriberQos};
-use spindle_dds::{DdsDuration, Guid, InstanceHandle, Position, ReturnCode};
+use spindle_dds_core::cache::*;
+use spindle_dds_core::instance::*;
+use spindle_dds_core::policy::*;
+use spindle_dds_core::qos::{DataReaderQos, QosSet, SubscriberQos};
+use spindle_dds_core::{DdsDuration, Guid, InstanceHandle, Position, ReturnCode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -267,7 +267,7 @@ fn the_cache_and_the_model_agree() {
         match run {
             Ok(count) => accesses += count,
             Err(cause) => {
-                eprintln!("replay: DDS_SEED={seed} DDS_SEEDS=1 cargo test -p spindle-dds --test cache random");
+                eprintln!("replay: DDS_SEED={seed} DDS_SEEDS=1 cargo test -p spindle-dds-core --test cache random");
                 std::panic::resume_unwind(cause);
             }
         }

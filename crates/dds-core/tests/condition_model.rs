@@ -2,8 +2,8 @@
 //! close.
 #![cfg(loom)]
 use loom::thread;
-use spindle_dds::condition::{GuardCondition, WaitSet};
-use spindle_dds::{DdsDuration, DdsError};
+use spindle_dds_core::condition::{GuardCondition, WaitSet};
+use spindle_dds_core::{DdsDuration, DdsError};
 
 #[test]
 fn no_wake_up_is_lost() {

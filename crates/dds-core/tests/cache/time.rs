@@ -1,10 +1,10 @@
 //! LIFESPAN, TIME_BASED_FILTER, DEADLINE and purge delays.
 use crate::support::*;
 use ChangeKind::*;
-use spindle_dds::cache::*;
-use spindle_dds::instance::InstanceState;
-use spindle_dds::policy::*;
-use spindle_dds::qos::{DataReaderQos, SubscriberQos};
+use spindle_dds_core::cache::*;
+use spindle_dds_core::instance::InstanceState;
+use spindle_dds_core::policy::*;
+use spindle_dds_core::qos::{DataReaderQos, SubscriberQos};
 
 #[test]
 fn samples_expire_by_their_source_timestamp() {

@@ -1,7 +1,7 @@
 //! Defaults, consistency, changes and offers of policies: DDS 2.2.3, one row of its table at a time.
-use spindle_dds::policy::*;
-use spindle_dds::qos::*;
-use spindle_dds::{DdsDuration, DdsError, ReturnCode};
+use spindle_dds_core::policy::*;
+use spindle_dds_core::qos::*;
+use spindle_dds_core::{DdsDuration, DdsError, ReturnCode};
 
 fn millis(millis: u64) -> DdsDuration {
     DdsDuration::from_millis(millis)

@@ -1,8 +1,8 @@
 //! Matches of writers and readers, and the reasons of those that don't match.
-use spindle_dds::matching::*;
-use spindle_dds::policy::*;
-use spindle_dds::qos::*;
-use spindle_dds::{DdsDuration, Guid};
+use spindle_dds_core::matching::*;
+use spindle_dds_core::policy::*;
+use spindle_dds_core::qos::*;
+use spindle_dds_core::{DdsDuration, Guid};
 use spindle_xcdr::DdsType;
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //!
 //! `DDS_SEED` sets the seed of the random tests, which a failure prints.
 #![expect(clippy::disallowed_methods, reason = "the seed of a random test is a variable")]
-use spindle_dds::filter::{ContentFilter, Query};
-use spindle_dds::{DdsError, ReturnCode};
+use spindle_dds_core::filter::{ContentFilter, Query};
+use spindle_dds_core::{DdsError, ReturnCode};
 use spindle_xcdr::*;
 use std::sync::Arc;
 

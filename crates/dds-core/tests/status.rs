@@ -1,8 +1,8 @@
 //! Statuses: totals, changes and resets (DDS 2.2.4.1, 2.2.4.2).
-use spindle_dds::cache::*;
-use spindle_dds::policy::PolicyId;
-use spindle_dds::status::*;
-use spindle_dds::{Guid, InstanceHandle};
+use spindle_dds_core::cache::*;
+use spindle_dds_core::policy::PolicyId;
+use spindle_dds_core::status::*;
+use spindle_dds_core::{Guid, InstanceHandle};
 
 const A: Guid = Guid([1; 16]);
 const B: Guid = Guid([2; 16]);
