@@ -42,6 +42,23 @@ pub struct Monitor {
     shared: Arc<Shared>,
 }
 
+/// Wakes the polling thread of a [`Group`], from any thread, so that it calls
+/// what [`Node::start_with`] was given. It stays valid after the end of the group.
+#[derive(Clone, Debug)]
+pub struct GroupWaker {
+    control: Arc<Control>,
+    notices: Arc<Notices>,
+}
+
+impl GroupWaker {
+    /// Ends the sleep of the polling thread, or the next one if it does not sleep now.
+    pub fn wake(&self) {
+        // Release: the thread that takes the flag sees what was written before.
+        self.control.woken.store(true, Ordering::Release);
+        self.notices.ring();
+    }
+}
+
 impl Monitor {
     /// As [`Group::status`].
     pub fn status(&self) -> Status {
@@ -55,6 +72,7 @@ struct Control {
     stop: AtomicBool,
     leave: AtomicBool,
     seal: AtomicBool,
+    woken: AtomicBool,
     orders: Mutex<Vec<Order>>,
     ordered: AtomicBool,
     status_wanted: AtomicBool,
@@ -95,12 +113,31 @@ impl Node {
     /// # Errors
     /// When no thread can be started.
     pub fn start(self, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
-        Group::start(self, handler)
+        self.start_with(handler, |_, _| None)
+    }
+
+    /// As [`start`](Self::start). The thread calls `after_poll` after each poll, between two upcalls: it may
+    /// take publishers of the node and propose changes of its subgroups, and must not block or poll. It returns
+    /// the longest time for which the thread may sleep when nothing happens; `None` for any time.
+    /// [`Group::waker`] ends a sleep.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_with<H: Handler + Send + 'static>(
+        self,
+        handler: H,
+        after_poll: impl FnMut(&mut H, &mut Node) -> Option<Duration> + Send + 'static,
+    ) -> Result<Group, JoinError> {
+        Group::start(self, handler, after_poll)
     }
 }
 
 impl Group {
-    fn start(node: Node, handler: impl Handler + Send + 'static) -> Result<Group, JoinError> {
+    fn start<H: Handler + Send + 'static>(
+        node: Node,
+        handler: H,
+        after_poll: impl FnMut(&mut H, &mut Node) -> Option<Duration> + Send + 'static,
+    ) -> Result<Group, JoinError> {
         let control = Arc::new(Control::new(node.status()));
         let (id, shared, notices) = (node.id(), Arc::clone(node.shared()), Arc::clone(node.notices()));
         let queries = node.queries();
@@ -113,7 +150,7 @@ impl Group {
         watcher.spawn(watch).map_err(JoinError::Thread)?;
         let thread = thread::Builder::new().name(name).spawn(move || {
             let _ends = Ends(Arc::clone(&for_thread), Arc::clone(node.shared()));
-            run(node, handler, &for_thread);
+            run(node, handler, after_poll, &for_thread);
         });
         let thread = Some(thread.map_err(|error| {
             shared.handler.stop();
@@ -158,6 +195,11 @@ impl Group {
     pub fn monitor(&self) -> Monitor {
         let (control, notices) = (Arc::clone(&self.control), Arc::clone(&self.notices));
         Monitor { control, notices, shared: Arc::clone(&self.shared) }
+    }
+
+    /// Returns a handle that wakes the polling thread.
+    pub fn waker(&self) -> GroupWaker {
+        GroupWaker { control: Arc::clone(&self.control), notices: Arc::clone(&self.notices) }
     }
 
     /// Waits until every member has finished sending and everything is delivered, and leaves. Every
@@ -281,8 +323,8 @@ impl Drop for Ends {
 impl Control {
     fn new(status: Status) -> Control {
         let answers = Mutex::new(Answers { status, count: 1, ended: false });
-        let (stop, leave, seal, orders, ordered, status_wanted, answered) = Default::default();
-        Control { stop, leave, seal, orders, ordered, status_wanted, answers, answered }
+        let (stop, leave, seal, woken, orders, ordered, status_wanted, answered) = Default::default();
+        Control { stop, leave, seal, woken, orders, ordered, status_wanted, answers, answered }
     }
 
     /// Drops the orders that the thread will not carry out. Callers that wait for an answer see the
@@ -313,21 +355,29 @@ impl Control {
 }
 
 /// Runs the polling thread.
-fn run(mut node: Node, mut handler: impl Handler, control: &Control) {
+fn run<H: Handler>(
+    mut node: Node,
+    mut handler: H,
+    mut after_poll: impl FnMut(&mut H, &mut Node) -> Option<Duration>,
+    control: &Control,
+) {
     let mut pace = PollPace::new(node.terms.spin_for);
     // A cheap check first: other threads write to this cache line only when they have a request.
     let requested = || {
-        let flags = [&control.stop, &control.status_wanted, &control.leave, &control.seal, &control.ordered];
+        let Control { stop, status_wanted, leave, seal, woken, ordered, .. } = control;
+        let flags = [stop, status_wanted, leave, seal, woken, ordered];
         flags.iter().any(|flag| flag.load(Ordering::Acquire))
     };
     loop {
         let mut poll = node.poll(&mut handler);
+        let patience = after_poll(&mut handler, &mut node).unwrap_or(SLEEP_MAX);
         if let Ok(Poll::Idle) = poll
             && pace.idle() == Idle::Sleep
         {
-            poll = node.sleep_unless(&mut handler, SLEEP_MAX, requested);
+            poll = node.sleep_unless(&mut handler, patience.min(SLEEP_MAX), requested);
         }
         if requested() {
+            control.woken.store(false, Ordering::Relaxed);
             if control.status_wanted.swap(false, Ordering::AcqRel) {
                 control.answer(&node);
             }

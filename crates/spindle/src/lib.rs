@@ -52,7 +52,7 @@ pub use change::ViewChange;
 pub use config::{Config, LogSettings, Network, Subgroup, Transport, Who};
 pub use data_dir::{DataDirError, initialise_data_dir};
 pub use error::{Ended, FinishError, HandleError, JoinError, LogEnds, ObserveError, ReceiveError, SendError};
-pub use group::{Group, Monitor};
+pub use group::{Group, GroupWaker, Monitor};
 pub use group_record::{GroupRecord, RestoreError};
 pub use handler::{Batch, Handler, LoggedExtent, ReplayedMessage};
 pub use handles::{
