@@ -24,6 +24,7 @@ mod error;
 mod event;
 mod pairs;
 mod plan;
+mod replica;
 mod stored;
 mod types;
 
@@ -33,3 +34,4 @@ pub use entry::{ParticipantEntry, ReaderEntry, TopicEntry, WriterEntry};
 pub use error::DirectoryError;
 pub use event::DirectoryEvent;
 pub use plan::{DomainPlan, StreamKind};
+pub use replica::{DirectoryMessage, DirectoryMessageError, DirectoryReplica};

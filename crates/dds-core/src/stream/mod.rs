@@ -19,7 +19,9 @@
 //! **Absent on purpose:** the retained samples of late joiners, and I/O.
 mod domain_stream;
 mod message;
+mod process_streams;
 mod writers;
 
 pub use domain_stream::{Behind, DomainStream, StreamEvent};
 pub use message::{ChangeMessage, MessageError, StreamMessage};
+pub use process_streams::{PlacedEvent, ProcessStreams};
