@@ -50,11 +50,19 @@ impl fmt::Display for KeyHash {
 }
 
 /// Computes the key hashes of one type. Make it once: whether MD5 is needed depends on the type only.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct KeyHasher<T> {
     digest: bool,
     of: PhantomData<fn(&T)>,
 }
+
+impl<T> Clone for KeyHasher<T> {
+    fn clone(&self) -> KeyHasher<T> {
+        *self
+    }
+}
+
+impl<T> Copy for KeyHasher<T> {}
 
 impl<T: DdsType> Default for KeyHasher<T> {
     fn default() -> KeyHasher<T> {

@@ -15,6 +15,8 @@ use crate::time::DdsTime;
 
 /// Bytes of the parts of a change that it always has.
 const CHANGE_BYTES: usize = 16;
+/// The kind of a change.
+const CHANGE: u8 = 1;
 const HAS_INSTANCE: u8 = 1;
 const IN_SET: u8 = 2;
 
@@ -121,7 +123,7 @@ impl ChangeMessage<'_> {
     pub fn write_header(&self, into: &mut [u8]) {
         let keyed = self.instance != InstanceHandle::KEYLESS;
         let flags = if keyed { HAS_INSTANCE } else { 0 } | if self.set.is_some() { IN_SET } else { 0 };
-        into[..4].copy_from_slice(&[1, code_of(self.kind), flags, 0]);
+        into[..4].copy_from_slice(&[CHANGE, code_of(self.kind), flags, 0]);
         into[4..8].copy_from_slice(&self.writer.to_le_bytes());
         into[8..16].copy_from_slice(&self.source_timestamp.as_nanos().to_le_bytes());
         let mut at = CHANGE_BYTES;
@@ -180,6 +182,12 @@ impl<'a> StreamMessage<'a> {
                 bytes
             }
         }
+    }
+
+    /// Returns the number of the writer whose change the bytes are; `None` for other messages.
+    pub fn writer_of(bytes: &[u8]) -> Option<u32> {
+        let number = bytes.get(4..8).filter(|_| bytes[0] == CHANGE)?;
+        Some(u32::from_le_bytes(number.try_into().ok()?))
     }
 
     /// Reads a message. It borrows the payload.

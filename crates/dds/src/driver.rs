@@ -1,0 +1,505 @@
+//! The part of a participant on the polling thread of its group.
+//!
+//! ```text
+//! deliver:      directory messages --> DirectoryReplica --> ProcessStreams.note
+//!               samples and fences --> ProcessStreams --> readers, writers
+//! view_changed: epochs --> DirectoryReplica, ProcessStreams
+//! after_poll:   requests, state, fences --> messages; plans --> changes of the view; timers
+//! ```
+//!
+//! The decisions are those of the state machines of `spindle-dds-core`.
+use crate::payload::Payload;
+use crate::planner::{self, DIRECTORY, domain_of, name_of};
+use crate::reader_core::ReaderCore;
+use crate::shared::{Request, Shared, State};
+use crate::sync::now;
+use crate::writer_core::WriterCore;
+use spindle::{
+    Batch, Ended, Handler, MemberId, Node, Publisher, SendError, SharedPublisher, SubgroupId, View, ViewChange,
+};
+use spindle_dds_core::directory::{
+    Applied, Directory, DirectoryCommand, DirectoryEvent, DirectoryMessage, EntityChange,
+};
+use spindle_dds_core::stream::{PlacedEvent, ProcessStreams, StreamEvent, StreamMessage};
+use spindle_dds_core::{DdsError, DdsTime, Guid};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{debug, warn};
+
+/// The bytes of the changes in one command, beyond which another command begins.
+const COMMAND_CHANGES_MAX: usize = 64;
+/// How soon a message that found no room is tried again.
+const RETRY: Duration = Duration::from_millis(1);
+/// The number of a process among those of its id: ids are never used again.
+pub(crate) const INCARNATION: u64 = 1;
+
+/// The contents of a subgroup of the newest view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contents {
+    Directory,
+    Domain(u32),
+    Other,
+}
+
+/// The handler of a participant.
+pub(crate) struct Driver {
+    me: MemberId,
+    shared: Arc<Shared>,
+    /// The bytes of messages that this process may have on the way in each order domain.
+    ring_bytes: u64,
+    view: Arc<View>,
+    contents: Vec<Contents>,
+    /// The order domains whose subgroups have this process, with the views with which their epochs began.
+    epochs: BTreeMap<u32, u64>,
+    streams: ProcessStreams,
+    directory: Publisher,
+    publishers: BTreeMap<u32, SharedPublisher>,
+    entities_version: u64,
+    readers: HashMap<Guid, Arc<ReaderCore>>,
+    writers: HashMap<Guid, Arc<WriterCore>>,
+    /// The writers of this process by the numbers that their samples have.
+    numbers: HashMap<u32, Arc<WriterCore>>,
+    /// When readers have something to do.
+    wakes: BTreeMap<Guid, DdsTime>,
+    /// Whether there may be something to send, to propose or to activate.
+    is_dirty: bool,
+    /// Whether the subgroups may have to change.
+    is_replanning: bool,
+    /// Whether writers wait for the delivery of their last samples.
+    is_closing: bool,
+    /// The participants that this process has expelled, and that are still there.
+    expelled: BTreeSet<Guid>,
+}
+
+/// Counts a change in the statuses of the entities of this process.
+fn count_event(state: &State, event: &DirectoryEvent) {
+    match event {
+        DirectoryEvent::Mismatched { writer, reader, policies, .. } => {
+            let (own_writer, own_reader) = (state.writers.get(writer), state.readers.get(reader));
+            if own_writer.is_none() && own_reader.is_none() {
+                return;
+            }
+            if let Some(directory) = state.replica.directory()
+                && let Ok(Err(reasons)) = directory.why(*writer, *reader)
+            {
+                let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+                warn!(target: "spindle::dds", %writer, %reader, "they don't match: {}", reasons.join("; "));
+            }
+            own_writer.into_iter().for_each(|own| own.count_incompatible(policies));
+            own_reader.into_iter().for_each(|own| own.count_incompatible(policies));
+        }
+        DirectoryEvent::InconsistentTopic { topic, other, reason } => {
+            for own in [topic, other].into_iter().filter_map(|guid| state.topics.get(guid)) {
+                warn!(target: "spindle::dds", topic = own.name, "another topic of this name has another type: {reason}");
+                own.with_statuses(|statuses| statuses.count_inconsistent());
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Driver {
+    pub(crate) fn new(shared: &Arc<Shared>, node: &mut Node, ring_bytes: u64) -> Result<Driver, DdsError> {
+        let directory = node.publisher(DIRECTORY);
+        let directory = directory.map_err(|error| DdsError::Error(format!("the group is no DDS domain: {error}")))?;
+        let (me, view) = (node.id(), Arc::clone(node.view()));
+        let mut driver = Driver {
+            me,
+            shared: Arc::clone(shared),
+            ring_bytes,
+            view: Arc::clone(&view),
+            contents: Vec::new(),
+            epochs: BTreeMap::new(),
+            streams: ProcessStreams::new(me.0),
+            directory,
+            publishers: BTreeMap::new(),
+            entities_version: 0,
+            readers: HashMap::new(),
+            writers: HashMap::new(),
+            numbers: HashMap::new(),
+            wakes: BTreeMap::new(),
+            is_dirty: true,
+            is_replanning: true,
+            is_closing: false,
+            expelled: BTreeSet::new(),
+        };
+        driver.begin(None, &view);
+        Ok(driver)
+    }
+
+    /// Begins the epochs of a view.
+    fn begin(&mut self, old: Option<&View>, view: &Arc<View>) {
+        let epoch_of = |view: &View, name: &str| {
+            let spec = &view.subgroups[view.subgroup(name)?.index()];
+            Some(spec.epoch.unwrap_or(view.id).0)
+        };
+        let directory = epoch_of(view, DIRECTORY);
+        if let Some(epoch) = directory.filter(|epoch| old.and_then(|old| epoch_of(old, DIRECTORY)) != Some(*epoch)) {
+            let members: Vec<u64> = view.members.iter().map(|id| id.0).collect();
+            self.shared.lock().replica.begin_epoch(epoch, &members);
+        }
+        let mut now = BTreeMap::new();
+        for spec in &view.subgroups {
+            let Some(domain) = domain_of(&spec.name) else { continue };
+            let ids =
+                |ranks: &[spindle::Rank]| ranks.iter().map(|rank| view.members[rank.index()].0).collect::<Vec<_>>();
+            let members = ids(&spec.members);
+            if !members.contains(&self.me.0) {
+                continue;
+            }
+            let epoch = spec.epoch.unwrap_or(view.id).0;
+            now.insert(domain, epoch);
+            if self.epochs.get(&domain) != Some(&epoch) {
+                self.streams.begin_epoch(domain, epoch, &members, &ids(&spec.senders));
+            }
+        }
+        let left: Vec<u32> = self.epochs.keys().copied().filter(|domain| !now.contains_key(domain)).collect();
+        for domain in left {
+            self.streams.end(domain);
+            self.publishers.remove(&domain);
+        }
+        self.epochs = now;
+        self.contents = view
+            .subgroups
+            .iter()
+            .map(|spec| match domain_of(&spec.name) {
+                Some(domain) => Contents::Domain(domain),
+                None if spec.name == DIRECTORY => Contents::Directory,
+                None => Contents::Other,
+            })
+            .collect();
+        self.view = Arc::clone(view);
+        (self.is_dirty, self.is_replanning) = (true, true);
+        self.advance();
+    }
+
+    /// Delivers a message of the directory's subgroup.
+    fn direct(&mut self, sender: MemberId, bytes: &[u8]) {
+        let message = match DirectoryMessage::decode(bytes) {
+            Ok(message) => message,
+            Err(error) => return warn!(target: "spindle::dds", sender = sender.0, "{error}"),
+        };
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        let mut outcomes: Vec<(u64, DirectoryCommand, Applied)> = Vec::new();
+        let had = state.replica.directory().is_some();
+        let streams = &mut self.streams;
+        state.replica.deliver(sender.0, message, |directory, sender, command, applied| {
+            streams.note(directory, &applied);
+            outcomes.push((sender, command.clone(), applied));
+        });
+        if let Some(directory) = state.replica.directory().filter(|_| !had) {
+            streams.note(directory, &Applied::default());
+            debug!(target: "spindle::dds", me = self.me.0, version = directory.version(), "the directory is here");
+        }
+        for (sender, command, applied) in outcomes {
+            applied.events.iter().for_each(|event| count_event(&state, event));
+            if sender == self.me.0 {
+                settle(&mut state, &command, &applied);
+            }
+        }
+        drop(state);
+        (self.is_dirty, self.is_replanning) = (true, true);
+        shared.notify();
+        self.advance();
+    }
+
+    /// Takes the steps of the streams that have waited for the directory.
+    fn advance(&mut self) {
+        let Driver { streams, readers, writers, wakes, .. } = self;
+        let time = now();
+        let faults =
+            streams.advance(|bytes| Payload::from(bytes), |placed| hand_out(placed, readers, writers, wakes, time));
+        if faults > 0 {
+            warn!(target: "spindle::dds", faults, "messages of an order domain were none, and were passed over");
+        }
+    }
+
+    /// Sends what is due, and proposes what follows from the plans. Returns when to look again.
+    fn work(&mut self, node: &mut Node) -> Option<Duration> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        self.is_dirty = false;
+        if state.entities_version != self.entities_version {
+            self.entities_version = state.entities_version;
+            self.readers = state.readers.iter().map(|(guid, own)| (*guid, Arc::clone(own))).collect();
+            let writers = state.writers.values().chain(&state.closing);
+            self.writers = writers.map(|own| (own.guid, Arc::clone(own))).collect();
+            self.wakes.retain(|guid, _| self.readers.contains_key(guid));
+        }
+        let mut has_room = true;
+        if let Some(message) = state.replica.due() {
+            has_room = self.tell(&message.encode());
+            if has_room {
+                state.replica.sent();
+            }
+        }
+        if has_room && state.replica.directory().is_some() {
+            has_room = self.send_requests(&mut state) && self.expel(&state);
+        }
+        self.take_publishers(node);
+        has_room &= self.send_fences();
+        if let Some(directory) = state.replica.directory() {
+            self.activate_writers(directory);
+            if std::mem::take(&mut self.is_replanning) && state.replica.leads() {
+                for change in planner::changes(&self.view, directory, self.ring_bytes) {
+                    debug!(target: "spindle::dds", me = self.me.0, ?change, "the subgroups change");
+                    if let Err(error) = node.propose_change(change) {
+                        warn!(target: "spindle::dds", "an order domain has no subgroup: {error}");
+                    }
+                }
+            }
+        }
+        self.delete_writers(&mut state);
+        has_room &= state.outbox.is_empty() || state.replica.directory().is_none();
+        self.is_dirty |= !has_room;
+        (!has_room).then_some(RETRY)
+    }
+
+    /// Sends a message in the directory's subgroup, if there is room now.
+    fn tell(&mut self, bytes: &[u8]) -> bool {
+        match self.directory.send(bytes, Duration::ZERO) {
+            Ok(()) => true,
+            Err(SendError::TooLong { len, max }) => {
+                warn!(target: "spindle::dds", len, max, "a command is too long for the group, and was dropped");
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Sends the requests of the application. Changes of several entities are one command.
+    fn send_requests(&mut self, state: &mut State) -> bool {
+        while let Some(first) = state.outbox.front() {
+            let (command, guids, count) = match first {
+                Request::Announce(entry) => (DirectoryCommand::Announce(entry.clone()), None, 1),
+                Request::Withdraw => (DirectoryCommand::Withdraw(self.shared.participant), None, 1),
+                Request::Change(..) => {
+                    let (mut changes, mut guids, mut count) = (Vec::new(), Vec::new(), 0);
+                    for request in &state.outbox {
+                        let Request::Change(guid, own) = request else { break };
+                        if count > 0 && changes.len() + own.len() > COMMAND_CHANGES_MAX {
+                            break;
+                        }
+                        guids.extend(own.iter().map(|_| *guid));
+                        changes.extend(own.iter().cloned());
+                        count += 1;
+                    }
+                    let participant = self.shared.participant;
+                    (DirectoryCommand::Change { participant, changes }, Some(guids), count)
+                }
+            };
+            if !self.tell(&DirectoryMessage::Command(command).encode()) {
+                return false;
+            }
+            state.in_flight.extend(guids);
+            state.outbox.drain(..count);
+        }
+        true
+    }
+
+    /// Expels the participants whose processes are gone, if this process leads.
+    fn expel(&mut self, state: &State) -> bool {
+        let Some(directory) = state.replica.directory().filter(|_| state.replica.leads()) else { return true };
+        let processes: Vec<(u64, u64)> = self.view.members.iter().map(|id| (id.0, INCARNATION)).collect();
+        let absent = directory.absent(&processes);
+        self.expelled.retain(|guid| absent.contains(guid));
+        let new: Vec<Guid> = absent.into_iter().filter(|guid| !self.expelled.contains(guid)).collect();
+        if new.is_empty() {
+            return true;
+        }
+        let has_room = self.tell(&DirectoryMessage::Command(DirectoryCommand::Expel(new.clone())).encode());
+        if has_room {
+            self.expelled.extend(new);
+        }
+        has_room
+    }
+
+    /// Takes the publishers of the subgroups in which this process sends.
+    fn take_publishers(&mut self, node: &mut Node) {
+        for domain in self.epochs.keys() {
+            if !self.publishers.contains_key(domain)
+                && let Ok(publisher) = node.publisher(&name_of(*domain))
+            {
+                self.publishers.insert(*domain, publisher.share());
+            }
+        }
+    }
+
+    fn send_fences(&mut self) -> bool {
+        let due: Vec<(u32, u64)> = self.streams.fences_due().collect();
+        let mut has_room = true;
+        for (domain, version) in due {
+            let Some(publisher) = self.publishers.get_mut(&domain) else { continue };
+            match publisher.send(&StreamMessage::Fence(version).encode(), Duration::ZERO) {
+                Ok(()) => self.streams.fence_sent(domain, version),
+                Err(_) => has_room = false,
+            }
+        }
+        has_room
+    }
+
+    /// Lets the writers send that may, and no others.
+    fn activate_writers(&mut self, directory: &Directory) {
+        for writer in self.writers.values() {
+            let domain = self.streams.active_domain(writer.guid);
+            let active = domain.and_then(|domain| {
+                Some((self.publishers.get(&domain)?.clone(), directory.writer_number(writer.guid)?))
+            });
+            if active.is_some() == writer.is_active() {
+                continue;
+            }
+            if let Some((_, number)) = &active {
+                self.numbers.insert(*number, Arc::clone(writer));
+            }
+            writer.set_active(active);
+        }
+    }
+
+    /// Deletes the writers whose last samples have been delivered.
+    fn delete_writers(&mut self, state: &mut State) {
+        let shared = &self.shared;
+        let mut is_done = false;
+        let State { closing, outbox, .. } = state;
+        closing.retain(|writer| {
+            if !writer.is_delivered() {
+                return true;
+            }
+            outbox.push_back(Request::Change(writer.guid, vec![EntityChange::Delete(writer.guid)]));
+            writer.set_active(None);
+            writer.end(DdsError::AlreadyDeleted("writer"));
+            is_done = true;
+            false
+        });
+        self.is_closing = !state.closing.is_empty();
+        if is_done {
+            state.entities_version += 1;
+            self.numbers.retain(|_, writer| {
+                state.closing.iter().any(|own| own.guid == writer.guid) || state.writers.contains_key(&writer.guid)
+            });
+            // The command is sent after the next poll.
+            shared.wake();
+        }
+    }
+
+    /// Does what is due by time. Returns how long nothing more is.
+    fn look_at_timers(&mut self) -> Option<Duration> {
+        if self.wakes.is_empty() {
+            return None;
+        }
+        let time = now();
+        let due: Vec<Guid> = self.wakes.iter().filter(|(_, at)| **at <= time).map(|(guid, _)| *guid).collect();
+        for guid in due {
+            match self.readers.get(&guid).and_then(|reader| reader.poll(time)) {
+                Some(at) => self.wakes.insert(guid, at),
+                None => self.wakes.remove(&guid),
+            };
+        }
+        let next = self.wakes.values().min()?;
+        let left = next.as_nanos().saturating_sub(time.as_nanos()).max(0);
+        Some(Duration::from_nanos(left.unsigned_abs()).max(Duration::from_micros(100)))
+    }
+
+    /// Works after a poll. Returns the longest sleep.
+    pub(crate) fn after_poll(&mut self, node: &mut Node) -> Option<Duration> {
+        let retry = if self.is_dirty || self.shared.take_request() { self.work(node) } else { None };
+        let timer = self.look_at_timers();
+        retry.into_iter().chain(timer).min()
+    }
+}
+
+/// Takes over the results of a command of this participant.
+fn settle(state: &mut State, command: &DirectoryCommand, applied: &Applied) {
+    if !matches!(command, DirectoryCommand::Change { .. }) {
+        return;
+    }
+    let guids = state.in_flight.pop_front().unwrap_or_default();
+    for (guid, result) in guids.into_iter().zip(&applied.results) {
+        let Err(error) = result else { continue };
+        warn!(target: "spindle::dds", entity = %guid, "the directory has refused it: {error}");
+        let why = DdsError::PreconditionNotMet {
+            what: format!("the directory has refused it: {error}"),
+            remedy: "create it anew, in another way",
+        };
+        state.readers.get(&guid).into_iter().for_each(|own| own.end(why.clone()));
+        state.writers.get(&guid).into_iter().for_each(|own| own.end(why.clone()));
+        state.refused.insert(guid, error.clone());
+    }
+}
+
+/// Gives an event to its endpoint.
+fn hand_out(
+    PlacedEvent { position, event }: PlacedEvent<Payload>,
+    readers: &HashMap<Guid, Arc<ReaderCore>>,
+    writers: &HashMap<Guid, Arc<WriterCore>>,
+    wakes: &mut BTreeMap<Guid, DdsTime>,
+    time: DdsTime,
+) {
+    match event {
+        StreamEvent::Reader { reader, event } => {
+            let Some(own) = readers.get(&reader) else { return };
+            match own.deliver(position, event, time) {
+                Some(at) => drop(wakes.insert(reader, at)),
+                None if wakes.is_empty() => {}
+                None => drop(wakes.remove(&reader)),
+            }
+        }
+        StreamEvent::Matched { writer, reader } => {
+            writers.get(&writer).into_iter().for_each(|own| own.count_matched(reader, true));
+        }
+        StreamEvent::Unmatched { writer, reader } => {
+            writers.get(&writer).into_iter().for_each(|own| own.count_matched(reader, false));
+        }
+    }
+}
+
+impl Handler for Driver {
+    fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
+        match self.contents.get(subgroup.index()).copied().unwrap_or(Contents::Other) {
+            Contents::Directory => {
+                while let Some(message) = batch.next() {
+                    self.direct(message.sender_id, message.payload);
+                }
+            }
+            Contents::Domain(domain) => {
+                let time = now();
+                let Driver { streams, readers, writers, numbers, wakes, me, is_dirty, is_closing, .. } = self;
+                // A fence may need a newer directory. Its subgroup is independent, so it comes.
+                while !streams.is_blocked(domain)
+                    && let Some(message) = batch.next()
+                {
+                    let bytes = message.payload;
+                    let delivered = streams.deliver(
+                        domain,
+                        bytes,
+                        |bytes| Payload::from(bytes),
+                        |placed| hand_out(placed, readers, writers, wakes, time),
+                    );
+                    if let Err(error) = delivered {
+                        warn!(target: "spindle::dds", sender = message.sender_id.0, domain, "{error}");
+                    }
+                    match StreamMessage::writer_of(bytes) {
+                        Some(number) if message.sender_id == *me => {
+                            numbers.get(&number).into_iter().for_each(|own| own.note_delivered());
+                            *is_dirty |= *is_closing;
+                        }
+                        Some(_) => {}
+                        // A fence lets writers send.
+                        None => *is_dirty = true,
+                    }
+                }
+            }
+            Contents::Other => batch.for_each(|_| {}),
+        }
+    }
+
+    fn view_changed(&mut self, change: &ViewChange) {
+        self.begin(Some(&change.old), &change.new);
+    }
+
+    fn ended(&mut self, reason: Option<&Ended>) {
+        let why = reason.map_or_else(|| "it was left".to_owned(), ToString::to_string);
+        self.shared.end(DdsError::Error(format!("the domain has ended for this participant: {why}")));
+    }
+}

@@ -1,0 +1,124 @@
+//! Topics (DDS 2.2.2.3).
+use crate::participant_core::ParticipantCore;
+use crate::shared::Request;
+use crate::topic_core::TopicCore;
+use crate::type_support::TypeSupport;
+use spindle_dds_core::condition::StatusCondition;
+use spindle_dds_core::directory::{EntityChange, TopicEntry};
+use spindle_dds_core::qos::{QosSet, TopicQos};
+use spindle_dds_core::status::{InconsistentTopicStatus, StatusMask, TopicStatuses};
+use spindle_dds_core::{DdsError, Guid, InstanceHandle};
+use spindle_xcdr::DdsType;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A topic of a participant: a name, and samples of type `T`. Clones are the same topic.
+///
+/// The topics of one name of all participants are one topic, if their types don't exclude each other.
+pub struct Topic<T> {
+    pub(crate) inner: Arc<TopicInner>,
+    of: PhantomData<fn() -> T>,
+}
+
+/// A topic as its endpoints hold it.
+#[derive(Debug)]
+pub(crate) struct TopicInner {
+    pub(crate) core: Arc<TopicCore>,
+    pub(crate) participant: Arc<ParticipantCore>,
+}
+
+impl<T> Clone for Topic<T> {
+    fn clone(&self) -> Topic<T> {
+        Topic { inner: Arc::clone(&self.inner), of: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Topic<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TopicCore { guid, name, support, .. } = &*self.inner.core;
+        f.debug_struct("Topic").field("guid", guid).field("name", name).field("type", &support.name).finish()
+    }
+}
+
+impl<T: DdsType + 'static> Topic<T> {
+    /// Creates a topic, and tells the others of it. It waits for no agreement.
+    pub(crate) fn create(participant: &Arc<ParticipantCore>, name: &str, qos: TopicQos) -> Result<Topic<T>, DdsError> {
+        participant.check()?;
+        qos.check(&crate::config::supported())?;
+        if name.is_empty() {
+            return Err(DdsError::BadParameter("the name of a topic is empty".to_owned()));
+        }
+        let support = Arc::new(TypeSupport::of::<T>()?);
+        let core = Arc::new(TopicCore::new(participant.new_guid(), name.to_owned(), qos.clone(), support));
+        let entry = TopicEntry {
+            guid: core.guid,
+            participant: participant.guid,
+            topic: core.reference(),
+            type_hash: core.support.hash,
+            qos,
+        };
+        let changes = core.support.announcement().into_iter().chain([EntityChange::Topic(Box::new(entry))]).collect();
+        let mut state = participant.shared.lock();
+        state.topics.insert(core.guid, Arc::clone(&core));
+        state.outbox.push_back(Request::Change(core.guid, changes));
+        drop(state);
+        participant.shared.wake();
+        let inner = Arc::new(TopicInner { core, participant: Arc::clone(participant) });
+        Ok(Topic { inner, of: PhantomData })
+    }
+}
+
+impl<T> Topic<T> {
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.inner.core.name
+    }
+
+    /// Returns the name of its type.
+    pub fn type_name(&self) -> &str {
+        &self.inner.core.support.name
+    }
+
+    /// Returns its policies: `get_qos`.
+    pub fn qos(&self) -> &TopicQos {
+        &self.inner.core.qos
+    }
+
+    /// Returns its identity.
+    pub fn guid(&self) -> Guid {
+        self.inner.core.guid
+    }
+
+    /// Returns its handle: `get_instance_handle`.
+    pub fn instance_handle(&self) -> InstanceHandle {
+        self.inner.core.guid.into()
+    }
+
+    /// Reads and resets INCONSISTENT_TOPIC (DDS 2.2.4.1).
+    pub fn inconsistent_topic_status(&self) -> InconsistentTopicStatus {
+        self.inner.core.with_statuses(TopicStatuses::inconsistent_topic)
+    }
+
+    /// Returns the statuses that have changed: `get_status_changes`.
+    pub fn status_changes(&self) -> StatusMask {
+        self.inner.core.with_statuses(|statuses| statuses.changes())
+    }
+
+    /// Returns the condition of its statuses: `get_statuscondition`.
+    pub fn status_condition(&self) -> &StatusCondition {
+        &self.inner.core.status_condition
+    }
+}
+
+impl Drop for TopicInner {
+    fn drop(&mut self) {
+        let guid = self.core.guid;
+        self.core.status_condition.delete();
+        let mut state = self.participant.shared.lock();
+        state.topics.remove(&guid);
+        state.outbox.push_back(Request::Change(guid, vec![EntityChange::Delete(guid)]));
+        drop(state);
+        self.participant.shared.wake();
+    }
+}

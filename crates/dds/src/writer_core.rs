@@ -1,0 +1,317 @@
+//! A writer without its Rust type: where it sends, and what has been delivered.
+use crate::sync::{Deadline, lock};
+use spindle::{SendError, SharedPublisher};
+use spindle_dds_core::cache::ChangeKind;
+use spindle_dds_core::condition::StatusCondition;
+use spindle_dds_core::policy::{PolicyId, ReliabilityQosPolicyKind};
+use spindle_dds_core::qos::DataWriterQos;
+use spindle_dds_core::status::WriterStatuses;
+use spindle_dds_core::stream::{ChangeMessage, StreamMessage};
+use spindle_dds_core::{DdsDuration, DdsError, DdsTime, Guid, InstanceHandle};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// A writer. The polling thread gives it a publisher once it may send, and counts its deliveries.
+pub(crate) struct WriterCore {
+    pub(crate) guid: Guid,
+    is_reliable: bool,
+    max_blocking: DdsDuration,
+    /// What the polling thread has given to the writer.
+    slot: Mutex<Slot>,
+    /// Signalled when the slot changes, and when samples are delivered that are awaited.
+    changed: Condvar,
+    /// Rises with each change of the slot.
+    generation: AtomicU64,
+    sending: Mutex<Sending>,
+    /// The messages that were sent, and those among them that were delivered.
+    sent: AtomicU64,
+    delivered: AtomicU64,
+    /// Samples of a BEST_EFFORT writer that found no room.
+    dropped: AtomicU64,
+    /// Whether a thread waits for deliveries.
+    awaited: AtomicBool,
+    state: Mutex<State>,
+    pub(crate) status_condition: StatusCondition,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// The publisher of the order domain, and the number of the writer; `None` while it may not send.
+    active: Option<(SharedPublisher, u32)>,
+    /// Why the writer never sends again.
+    ended: Option<DdsError>,
+}
+
+/// The part of the thread that sends.
+#[derive(Default)]
+struct Sending {
+    generation: u64,
+    active: Option<(SharedPublisher, u32)>,
+    /// The instances that are registered, with their serialised keys.
+    instances: BTreeMap<InstanceHandle, Arc<[u8]>>,
+    is_closed: bool,
+}
+
+#[derive(Default)]
+struct State {
+    statuses: WriterStatuses,
+    /// The readers that match.
+    matched: BTreeSet<Guid>,
+}
+
+impl fmt::Debug for WriterCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriterCore").field("guid", &self.guid).finish_non_exhaustive()
+    }
+}
+
+/// How long a writer waits for its place in a new view before it looks again.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long a writer without a bound waits for room at a time.
+const UNBOUNDED: Duration = Duration::from_secs(3600);
+
+impl WriterCore {
+    pub(crate) fn new(guid: Guid, qos: &DataWriterQos) -> WriterCore {
+        let (slot, changed, generation, sending, sent, delivered) = Default::default();
+        let (dropped, awaited, state, status_condition) = Default::default();
+        let is_reliable = qos.reliability.kind == ReliabilityQosPolicyKind::Reliable;
+        let max_blocking = qos.reliability.max_blocking_time;
+        WriterCore {
+            guid,
+            is_reliable,
+            max_blocking,
+            slot,
+            changed,
+            generation,
+            sending,
+            sent,
+            delivered,
+            dropped,
+            awaited,
+            state,
+            status_condition,
+        }
+    }
+
+    /// Lets the writer send, or forbids it. The polling thread calls it, and waits for no thread that sends.
+    pub(crate) fn set_active(&self, active: Option<(SharedPublisher, u32)>) {
+        let mut slot = lock(&self.slot);
+        slot.active = active;
+        // Release: the thread that sees the number sees the slot.
+        self.generation.fetch_add(1, Ordering::Release);
+        drop(slot);
+        self.changed.notify_all();
+    }
+
+    /// Returns whether the writer may send.
+    pub(crate) fn is_active(&self) -> bool {
+        lock(&self.slot).active.is_some()
+    }
+
+    /// Tells all that wait that the writer never sends again.
+    pub(crate) fn end(&self, why: DdsError) {
+        let mut slot = lock(&self.slot);
+        slot.ended.get_or_insert(why);
+        slot.active = None;
+        self.generation.fetch_add(1, Ordering::Release);
+        drop(slot);
+        self.changed.notify_all();
+    }
+
+    /// Sends a change of an instance, and returns whether it was sent: a BEST_EFFORT writer drops what finds no
+    /// room. `key` has the serialised key of an instance that is new or gone.
+    pub(crate) fn send(
+        &self,
+        kind: ChangeKind,
+        instance: InstanceHandle,
+        source_timestamp: DdsTime,
+        payload: &[u8],
+        key: impl FnOnce() -> Result<Arc<[u8]>, DdsError>,
+    ) -> Result<bool, DdsError> {
+        let mut sending = lock(&self.sending);
+        if sending.is_closed {
+            return Err(DdsError::AlreadyDeleted("writer"));
+        }
+        let timeout = if self.is_reliable { self.max_blocking } else { DdsDuration::ZERO };
+        let deadline = Deadline::after(timeout);
+        loop {
+            let Some((publisher, number)) = self.active(&mut sending, deadline, timeout)? else {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                return Ok(false);
+            };
+            let change = ChangeMessage { writer: *number, kind, instance, source_timestamp, set: None, payload };
+            let left = deadline.left().unwrap_or(UNBOUNDED);
+            match publish(publisher, &change, left) {
+                Ok(()) => break,
+                // Another view begins: it says whether the writer may send there.
+                Err(SendError::NoSender) => {
+                    sending.active = None;
+                    if !deadline.pause(&self.changed, lock(&self.slot), LOOK) {
+                        return Err(DdsError::Timeout { what: "a write during a change of the view", after: timeout });
+                    }
+                }
+                Err(SendError::Full { .. } | SendError::TooMany { .. }) if !self.is_reliable => {
+                    self.dropped.fetch_add(1, Ordering::Relaxed);
+                    return Ok(false);
+                }
+                Err(SendError::Full { .. } | SendError::TooMany { .. }) => {
+                    return Err(DdsError::Timeout { what: "a write", after: timeout });
+                }
+                Err(error) => return Err(DdsError::Error(format!("the sample was not sent: {error}"))),
+            }
+        }
+        // Before the lock is released: a closed writer has a final count.
+        self.sent.fetch_add(1, Ordering::Release);
+        match kind {
+            ChangeKind::Unregister | ChangeKind::DisposeUnregister => drop(sending.instances.remove(&instance)),
+            _ if instance != InstanceHandle::KEYLESS && !sending.instances.contains_key(&instance) => {
+                sending.instances.insert(instance, key()?);
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// Returns the publisher and the number of the writer, once it may send; `None` if a BEST_EFFORT writer may not
+    /// now.
+    fn active<'s>(
+        &self,
+        sending: &'s mut Sending,
+        deadline: Deadline,
+        timeout: DdsDuration,
+    ) -> Result<Option<&'s mut (SharedPublisher, u32)>, DdsError> {
+        // Acquire: pairs with the change of the slot.
+        if sending.active.is_none() || sending.generation != self.generation.load(Ordering::Acquire) {
+            let mut slot = lock(&self.slot);
+            loop {
+                if let Some(ended) = &slot.ended {
+                    return Err(ended.clone());
+                }
+                let generation = self.generation.load(Ordering::Acquire);
+                // After NoSender the slot has to change first, or the view.
+                if slot.active.is_some() {
+                    (sending.generation, sending.active) = (generation, slot.active.clone());
+                    break;
+                }
+                if !self.is_reliable {
+                    return Ok(None);
+                }
+                let timed_out = DdsError::Timeout { what: "a write before the readers have it", after: timeout };
+                slot = deadline.wait(&self.changed, slot).ok_or(timed_out)?;
+            }
+        }
+        Ok(sending.active.as_mut())
+    }
+
+    /// Returns whether an instance is registered.
+    pub(crate) fn is_registered(&self, instance: InstanceHandle) -> bool {
+        lock(&self.sending).instances.contains_key(&instance)
+    }
+
+    /// Returns the serialised key of an instance that is registered.
+    pub(crate) fn key_of(&self, instance: InstanceHandle) -> Option<Arc<[u8]>> {
+        lock(&self.sending).instances.get(&instance).cloned()
+    }
+
+    /// Counts a message that was delivered here, and so was received everywhere.
+    pub(crate) fn note_delivered(&self) {
+        self.delivered.fetch_add(1, Ordering::AcqRel);
+        // SeqCst in `wait_delivered`: one of the two sees the other.
+        if self.awaited.load(Ordering::SeqCst) {
+            drop(lock(&self.slot));
+            self.changed.notify_all();
+        }
+    }
+
+    /// Returns whether all that was sent has been delivered.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.delivered.load(Ordering::SeqCst) >= self.sent.load(Ordering::SeqCst)
+    }
+
+    /// Waits until all that was sent before has been delivered.
+    pub(crate) fn wait_delivered(&self, timeout: DdsDuration) -> Result<(), DdsError> {
+        let (deadline, target) = (Deadline::after(timeout), self.sent.load(Ordering::SeqCst));
+        self.awaited.store(true, Ordering::SeqCst);
+        let mut slot = lock(&self.slot);
+        while self.delivered.load(Ordering::SeqCst) < target {
+            if let Some(ended) = &slot.ended {
+                return Err(ended.clone());
+            }
+            let late = DdsError::Timeout { what: "the acknowledgment of samples", after: timeout };
+            slot = deadline.wait(&self.changed, slot).ok_or(late)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses all later writes.
+    pub(crate) fn close(&self) {
+        lock(&self.sending).is_closed = true;
+    }
+
+    pub(crate) fn count_matched(&self, reader: Guid, matches: bool) {
+        let mut state = lock(&self.state);
+        if matches {
+            state.matched.insert(reader)
+        } else {
+            state.matched.remove(&reader)
+        };
+        state.statuses.count_matched(reader.into(), matches);
+        self.status_condition.set_changes(state.statuses.changes());
+        drop(state);
+        drop(lock(&self.slot));
+        self.changed.notify_all();
+    }
+
+    /// Waits until at least `count` readers match.
+    pub(crate) fn wait_matched(&self, count: usize, timeout: DdsDuration) -> Result<(), DdsError> {
+        let deadline = Deadline::after(timeout);
+        let mut slot = lock(&self.slot);
+        while lock(&self.state).matched.len() < count {
+            if let Some(ended) = &slot.ended {
+                return Err(ended.clone());
+            }
+            let late = DdsError::Timeout { what: "a wait for readers", after: timeout };
+            slot = deadline.wait(&self.changed, slot).ok_or(late)?;
+        }
+        Ok(())
+    }
+
+    /// Counts a reader that requests more than this writer offers.
+    pub(crate) fn count_incompatible(&self, policies: &[PolicyId]) {
+        self.with_statuses(|statuses| statuses.count_incompatible(policies));
+    }
+
+    /// Reads or changes the statuses.
+    pub(crate) fn with_statuses<R>(&self, with: impl FnOnce(&mut WriterStatuses) -> R) -> R {
+        let mut state = lock(&self.state);
+        let found = with(&mut state.statuses);
+        self.status_condition.set_changes(state.statuses.changes());
+        found
+    }
+
+    /// Returns the readers that match: `get_matched_subscriptions`.
+    pub(crate) fn matched(&self) -> Vec<Guid> {
+        lock(&self.state).matched.iter().copied().collect()
+    }
+
+    /// Returns the samples of a BEST_EFFORT writer that found no room.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// Sends a change in a frame of the ring, or as an object if it is too long for one.
+fn publish(publisher: &mut SharedPublisher, change: &ChangeMessage<'_>, timeout: Duration) -> Result<(), SendError> {
+    let (head, bytes) = (change.header_bytes(), change.header_bytes() + change.payload.len());
+    if bytes as u64 > publisher.message_bytes_max() {
+        return publisher.send(&StreamMessage::Change(*change).encode(), timeout);
+    }
+    let mut frame = publisher.claim(bytes as u64, timeout)?;
+    change.write_header(&mut frame[..head]);
+    frame[head..].copy_from_slice(change.payload);
+    frame.commit();
+    Ok(())
+}
