@@ -1,6 +1,6 @@
 //! How a participant finds the others of its domain, and what it may use.
 use spindle::Network;
-use spindle_dds_core::policy::PolicyId;
+use spindle_dds_core::policy::{PolicyId, PresentationQosPolicyAccessScopeKind};
 use spindle_dds_core::qos::Supported;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -58,8 +58,7 @@ impl DomainConfig {
 
 /// Returns the policies that participants honour; others are refused with UNSUPPORTED.
 ///
-/// DURABILITY is VOLATILE, LIVELINESS is AUTOMATIC, and PRESENTATION has the scope INSTANCE or TOPIC without
-/// coherent access.
+/// DURABILITY is VOLATILE, LIVELINESS is AUTOMATIC, and PRESENTATION has the scope INSTANCE or TOPIC.
 pub fn supported() -> Supported {
     let mut supported = Supported::minimum();
     supported.participant.extend([PolicyId::UserData, PolicyId::TopicData, PolicyId::GroupData]);
@@ -68,12 +67,14 @@ pub fn supported() -> Supported {
         PolicyId::UserData,
         PolicyId::TopicData,
         PolicyId::GroupData,
+        PolicyId::Presentation,
         PolicyId::Reliability,
         PolicyId::History,
         PolicyId::ResourceLimits,
         PolicyId::Lifespan,
         PolicyId::WriterDataLifecycle,
     ]);
-    supported.reader.extend([PolicyId::UserData, PolicyId::GroupData]);
+    supported.reader.extend([PolicyId::UserData, PolicyId::GroupData, PolicyId::Presentation]);
+    supported.access_scope = PresentationQosPolicyAccessScopeKind::Topic;
     supported
 }

@@ -5,6 +5,7 @@ use crate::samples::{Sample, Samples};
 use crate::shared::Request;
 use crate::sync::now;
 use crate::topic::{Topic, TopicInner};
+use crate::writer_core::WriterCore;
 use spindle_dds_core::cache::{CacheCounters, Select};
 use spindle_dds_core::condition::{QueryCondition, ReadCondition, StatusCondition};
 use spindle_dds_core::directory::{EntityChange, ReaderEntry};
@@ -189,6 +190,11 @@ impl<T: DdsType + 'static> DataReader<T> {
 }
 
 impl<T> DataReader<T> {
+    /// Returns the part of a writer that its publisher keeps; readers have none.
+    pub(crate) fn writer_core(&self) -> Option<&Arc<WriterCore>> {
+        None
+    }
+
     /// Returns its identity.
     pub fn guid(&self) -> Guid {
         self.inner.core.guid

@@ -197,6 +197,11 @@ impl<T: DdsType + 'static> DataWriter<T> {
 }
 
 impl<T> DataWriter<T> {
+    /// Returns the part of a writer that its publisher keeps; readers have none.
+    pub(crate) fn writer_core(&self) -> Option<&Arc<WriterCore>> {
+        Some(&self.inner.core)
+    }
+
     /// Returns its identity.
     pub fn guid(&self) -> Guid {
         self.inner.core.guid

@@ -2,11 +2,34 @@
 use crate::data_reader::DataReader;
 use crate::data_writer::DataWriter;
 use crate::participant_core::ParticipantCore;
+use crate::sync::lock;
 use crate::topic::Topic;
+use crate::writer_core::WriterCore;
+use spindle_dds_core::policy::PresentationQosPolicyAccessScopeKind;
 use spindle_dds_core::qos::{DataReaderQos, DataWriterQos, PublisherQos, QosSet, SubscriberQos};
 use spindle_dds_core::{DdsError, Guid, InstanceHandle};
 use spindle_xcdr::DdsType;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
+
+/// The endpoints that a publisher or a subscriber has created, and the coherent set that is open.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoints {
+    writers: Vec<Weak<WriterCore>>,
+    /// The number of the newest set, and the begins without an end.
+    set: u64,
+    depth: u32,
+}
+
+impl Endpoints {
+    /// Adds a writer. It takes part in the set that is open.
+    fn add(&mut self, writer: &Arc<WriterCore>) {
+        self.writers.retain(|own| own.strong_count() > 0);
+        self.writers.push(Arc::downgrade(writer));
+        if self.depth > 0 {
+            writer.begin_set(self.set);
+        }
+    }
+}
 
 /// Declares a publisher or a subscriber.
 macro_rules! factory {
@@ -17,6 +40,7 @@ macro_rules! factory {
             participant: Arc<ParticipantCore>,
             guid: Guid,
             qos: Arc<$qos>,
+            endpoints: Arc<Mutex<Endpoints>>,
         }
 
         impl $name {
@@ -24,7 +48,8 @@ macro_rules! factory {
                 participant.check()?;
                 qos.check(&crate::config::supported())?;
                 let guid = participant.new_guid();
-                Ok($name { participant: Arc::clone(participant), guid, qos: Arc::new(qos) })
+                let endpoints = Arc::default();
+                Ok($name { participant: Arc::clone(participant), guid, qos: Arc::new(qos), endpoints })
             }
 
             #[doc = concat!("Creates a ", $what, " of a topic. It waits for no agreement.")]
@@ -37,7 +62,9 @@ macro_rules! factory {
                 topic: &Topic<T>,
                 qos: $endpoint_qos,
             ) -> Result<$endpoint<T>, DdsError> {
-                $endpoint::create(&self.participant, (self.guid, &self.qos), topic, qos)
+                let endpoint = $endpoint::create(&self.participant, (self.guid, &self.qos), topic, qos)?;
+                endpoint.writer_core().into_iter().for_each(|writer| lock(&self.endpoints).add(writer));
+                Ok(endpoint)
             }
 
             /// Returns its policies: `get_qos`.
@@ -66,4 +93,48 @@ factory! {
 factory! {
     /// A subscriber: readers with common policies. Clones are the same subscriber.
     Subscriber, SubscriberQos, create_datareader, DataReader, DataReaderQos, "reader"
+}
+
+impl Publisher {
+    /// Begins a coherent set: the changes that each writer of the publisher makes until the end
+    /// (`begin_coherent_changes`, DDS 2.2.2.4.1.10). Readers with coherent access see all of them at once, or none: if
+    /// the process fails before the end, the set is given up at all readers. Sets may contain each other; the
+    /// outermost one counts.
+    ///
+    /// # Errors
+    /// `PreconditionNotMet` if PRESENTATION of the publisher has no coherent access at TOPIC scope.
+    pub fn begin_coherent_changes(&self) -> Result<(), DdsError> {
+        let presentation = &self.qos.presentation;
+        if !presentation.coherent_access || presentation.access_scope < PresentationQosPolicyAccessScopeKind::Topic {
+            return Err(DdsError::PreconditionNotMet {
+                what: format!("PRESENTATION of the publisher is {presentation}"),
+                remedy: "create the publisher with coherent_access and the access scope TOPIC",
+            });
+        }
+        let mut endpoints = lock(&self.endpoints);
+        endpoints.depth += 1;
+        if endpoints.depth == 1 {
+            endpoints.set += 1;
+            let number = endpoints.set;
+            endpoints.writers.iter().filter_map(Weak::upgrade).for_each(|writer| writer.begin_set(number));
+        }
+        Ok(())
+    }
+
+    /// Ends a coherent set (`end_coherent_changes`, DDS 2.2.2.4.1.11).
+    ///
+    /// # Errors
+    /// `PreconditionNotMet` without a begin; as [`DataWriter::write`], and then the set can be ended again.
+    pub fn end_coherent_changes(&self) -> Result<(), DdsError> {
+        let mut endpoints = lock(&self.endpoints);
+        if endpoints.depth == 0 {
+            let what = "no coherent set is open".to_owned();
+            return Err(DdsError::PreconditionNotMet { what, remedy: "call begin_coherent_changes first" });
+        }
+        if endpoints.depth == 1 {
+            endpoints.writers.iter().filter_map(Weak::upgrade).try_for_each(|writer| writer.end_set())?;
+        }
+        endpoints.depth -= 1;
+        Ok(())
+    }
 }

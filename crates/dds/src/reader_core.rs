@@ -16,7 +16,7 @@ use std::task::Waker;
 pub(crate) struct ReaderCore {
     pub(crate) guid: Guid,
     pub(crate) cache: Arc<Mutex<ReaderCache<Payload>>>,
-    /// Signalled, with the lock of the cache, when samples come or the participant ends.
+    /// Signalled, with the lock of the cache, when samples or writers come, and when the participant ends.
     changed: Condvar,
     state: Mutex<State>,
     pub(crate) status_condition: StatusCondition,
@@ -88,9 +88,7 @@ impl ReaderCore {
         self.status_condition.set_changes(state.statuses.changes());
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
-        if effects.data_available {
-            self.changed.notify_all();
-        }
+        self.changed.notify_all();
         self.conditions.data_changed();
         wakers.into_iter().for_each(Waker::wake);
     }

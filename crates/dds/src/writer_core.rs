@@ -1,7 +1,7 @@
 //! A writer without its Rust type: where it sends, and what has been delivered.
 use crate::sync::{Deadline, lock};
 use spindle::{SendError, SharedPublisher};
-use spindle_dds_core::cache::ChangeKind;
+use spindle_dds_core::cache::{ChangeKind, SetId};
 use spindle_dds_core::condition::StatusCondition;
 use spindle_dds_core::policy::{PolicyId, ReliabilityQosPolicyKind};
 use spindle_dds_core::qos::DataWriterQos;
@@ -53,6 +53,8 @@ struct Sending {
     /// The instances that are registered, with their serialised keys.
     instances: BTreeMap<InstanceHandle, Arc<[u8]>>,
     is_closed: bool,
+    /// The number of the coherent set that is open, and the changes in it.
+    set: Option<(u64, u32)>,
 }
 
 #[derive(Default)]
@@ -135,16 +137,40 @@ impl WriterCore {
         if sending.is_closed {
             return Err(DdsError::AlreadyDeleted("writer"));
         }
+        let set = sending.set.map(|(number, _)| number);
+        let is_sent = self.send_message(&mut sending, |number| {
+            StreamMessage::Change(ChangeMessage { writer: number, kind, instance, source_timestamp, set, payload })
+        })?;
+        if !is_sent {
+            return Ok(false);
+        }
+        if let Some((_, count)) = &mut sending.set {
+            *count += 1;
+        }
+        match kind {
+            ChangeKind::Unregister | ChangeKind::DisposeUnregister => drop(sending.instances.remove(&instance)),
+            _ if instance != InstanceHandle::KEYLESS && !sending.instances.contains_key(&instance) => {
+                sending.instances.insert(instance, key()?);
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// Sends a message, made with the number of the writer. Returns whether it was sent.
+    fn send_message<'m>(
+        &self,
+        sending: &mut Sending,
+        message: impl Fn(u32) -> StreamMessage<'m>,
+    ) -> Result<bool, DdsError> {
         let timeout = if self.is_reliable { self.max_blocking } else { DdsDuration::ZERO };
         let deadline = Deadline::after(timeout);
         loop {
-            let Some((publisher, number)) = self.active(&mut sending, deadline, timeout)? else {
+            let Some((publisher, number)) = self.active(sending, deadline, timeout)? else {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
                 return Ok(false);
             };
-            let change = ChangeMessage { writer: *number, kind, instance, source_timestamp, set: None, payload };
-            let left = deadline.left().unwrap_or(UNBOUNDED);
-            match publish(publisher, &change, left) {
+            match publish(publisher, &message(*number), deadline.left().unwrap_or(UNBOUNDED)) {
                 Ok(()) => break,
                 // Another view begins: it says whether the writer may send there.
                 Err(SendError::NoSender) => {
@@ -165,14 +191,27 @@ impl WriterCore {
         }
         // Before the lock is released: a closed writer has a final count.
         self.sent.fetch_add(1, Ordering::Release);
-        match kind {
-            ChangeKind::Unregister | ChangeKind::DisposeUnregister => drop(sending.instances.remove(&instance)),
-            _ if instance != InstanceHandle::KEYLESS && !sending.instances.contains_key(&instance) => {
-                sending.instances.insert(instance, key()?);
-            }
-            _ => {}
-        }
         Ok(true)
+    }
+
+    /// Begins a coherent set.
+    pub(crate) fn begin_set(&self, number: u64) {
+        lock(&self.sending).set = Some((number, 0));
+    }
+
+    /// Ends the coherent set, if one with changes is open: the readers see all of it from here on.
+    pub(crate) fn end_set(&self) -> Result<(), DdsError> {
+        let mut sending = lock(&self.sending);
+        let Some((number, count)) = sending.set.take().filter(|(_, count)| *count > 0) else { return Ok(()) };
+        let set = SetId { source: self.guid, number };
+        let ended = self.send_message(&mut sending, |writer| {
+            StreamMessage::SetEnd { set, changes: vec![(writer, count)] }
+        });
+        if !matches!(ended, Ok(true)) {
+            // The set stays open, so that the caller can end it again.
+            sending.set = Some((number, count));
+        }
+        ended.map(drop)
     }
 
     /// Returns the publisher and the number of the writer, once it may send; `None` if a BEST_EFFORT writer may not
@@ -303,11 +342,12 @@ impl WriterCore {
     }
 }
 
-/// Sends a change in a frame of the ring, or as an object if it is too long for one.
-fn publish(publisher: &mut SharedPublisher, change: &ChangeMessage<'_>, timeout: Duration) -> Result<(), SendError> {
+/// Sends a message in a frame of the ring, or as an object if it is too long for one.
+fn publish(publisher: &mut SharedPublisher, message: &StreamMessage<'_>, timeout: Duration) -> Result<(), SendError> {
+    let StreamMessage::Change(change) = message else { return publisher.send(&message.encode(), timeout) };
     let (head, bytes) = (change.header_bytes(), change.header_bytes() + change.payload.len());
     if bytes as u64 > publisher.message_bytes_max() {
-        return publisher.send(&StreamMessage::Change(*change).encode(), timeout);
+        return publisher.send(&message.encode(), timeout);
     }
     let mut frame = publisher.claim(bytes as u64, timeout)?;
     change.write_header(&mut frame[..head]);

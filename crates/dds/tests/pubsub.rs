@@ -57,3 +57,144 @@ fn a_sample_reaches_a_reader_of_another_participant() {
     let late = reader.take_next_timeout(DdsDuration::from_millis(1)).unwrap_err();
     assert_eq!(late, DdsError::Timeout { what: "a wait for samples", after: DdsDuration::from_millis(1) });
 }
+
+struct Endpoints {
+    writer: spindle_dds::DataWriter<Reading>,
+    reader: spindle_dds::DataReader<Reading>,
+}
+
+/// Makes a writer and a reader of a topic at a participant.
+fn endpoints(at: &DomainParticipant, topic: &str) -> Endpoints {
+    let topic = at.create_topic::<Reading>(topic, TopicQos::default()).unwrap();
+    let publisher = at.create_publisher(PublisherQos::default()).unwrap();
+    let subscriber = SubscriberQos {
+        presentation: PresentationQosPolicy {
+            access_scope: PresentationQosPolicyAccessScopeKind::Topic,
+            coherent_access: false,
+            ordered_access: true,
+        },
+        ..SubscriberQos::default()
+    };
+    let publisher_qos = PublisherQos { presentation: subscriber.presentation, ..PublisherQos::default() };
+    let publisher = at.create_publisher(publisher_qos).unwrap_or(publisher);
+    let subscriber = at.create_subscriber(subscriber).unwrap();
+    let writer = publisher.create_datawriter(&topic, DataWriterQos::default()).unwrap();
+    Endpoints { writer, reader: subscriber.create_datareader(&topic, reliable()).unwrap() }
+}
+
+/// Takes so many samples, with their positions.
+fn take(reader: &spindle_dds::DataReader<Reading>, count: usize) -> Vec<(spindle_dds::Position, Reading)> {
+    let mut all = Vec::new();
+    while all.len() < count {
+        reader.wait_for_data(WAIT).unwrap();
+        for sample in reader.take().unwrap() {
+            all.extend(sample.data().unwrap().map(|data| (sample.info().position, data)));
+        }
+    }
+    all
+}
+
+#[test]
+fn readers_of_three_participants_agree_on_the_order_of_three_writers() {
+    const EACH: usize = 20_000;
+    let config = domain();
+    let participants: Vec<DomainParticipant> = (0..3).map(|_| participant(&config)).collect();
+    let all: Vec<Endpoints> = participants.iter().map(|own| endpoints(own, "shared")).collect();
+    all.iter().for_each(|own| own.writer.wait_for_subscriptions(3, WAIT).unwrap());
+    let seen: Vec<Vec<(spindle_dds::Position, Reading)>> = std::thread::scope(|scope| {
+        for (index, own) in all.iter().enumerate() {
+            scope.spawn(move || {
+                for value in 0..EACH {
+                    let sensor = format!("{index}");
+                    own.writer.write(&Reading { sensor, value: value as i64 }).unwrap();
+                }
+            });
+        }
+        let readers: Vec<_> = all.iter().map(|own| scope.spawn(|| take(&own.reader, 3 * EACH))).collect();
+        readers.into_iter().map(|reader| reader.join().unwrap()).collect()
+    });
+    assert!(seen[0].is_sorted_by(|a, b| a.0 < b.0), "positions rise");
+    assert_eq!(seen[0], seen[1]);
+    assert_eq!(seen[0], seen[2]);
+    for index in 0..3 {
+        let of_one = seen[0].iter().filter(|(_, data)| data.sensor == index.to_string()).map(|(_, data)| data.value);
+        assert!(of_one.eq(0..EACH as i64), "each writer's samples are whole and in order");
+    }
+}
+
+#[test]
+fn a_domain_goes_on_without_its_first_participant() {
+    let config = domain();
+    let first = participant(&config);
+    let of_first = endpoints(&first, "topic");
+    let second = participant(&config);
+    let of_second = endpoints(&second, "topic");
+    of_second.writer.wait_for_subscriptions(2, WAIT).unwrap();
+    of_first.writer.write(&Reading { sensor: "a".into(), value: 1 }).unwrap();
+    first.close().unwrap();
+    assert!(matches!(of_first.writer.write(&Reading::default()), Err(DdsError::AlreadyDeleted(_))));
+    let third = participant(&config);
+    let of_third = endpoints(&third, "topic");
+    of_second.writer.wait_for_subscriptions(2, WAIT).unwrap();
+    of_third.writer.wait_for_subscriptions(2, WAIT).unwrap();
+    of_third.writer.write(&Reading { sensor: "b".into(), value: 2 }).unwrap();
+    let values: Vec<i64> = take(&of_second.reader, 2).into_iter().map(|(_, data)| data.value).collect();
+    assert_eq!(values, [1, 2]);
+    assert_eq!(take(&of_third.reader, 1)[0].1.value, 2);
+    let names = third.participants().unwrap();
+    assert_eq!(names.len(), 2);
+}
+
+#[test]
+fn the_end_of_a_writer_disposes_its_instances_and_a_mismatch_has_reasons() {
+    let config = domain();
+    let (one, two) = (participant(&config), participant(&config));
+    let (of_one, of_two) = (endpoints(&one, "topic"), endpoints(&two, "topic"));
+    of_one.writer.wait_for_subscriptions(2, WAIT).unwrap();
+    let reading = Reading { sensor: "a".into(), value: 1 };
+    of_one.writer.write(&reading).unwrap();
+    assert_eq!(take(&of_two.reader, 1)[0].1, reading);
+    let (guid, reader) = (of_one.writer.guid(), of_two.reader.clone());
+    drop(of_one.writer);
+    reader.wait_for_data(WAIT).unwrap();
+    let end = reader.take_next_sample().unwrap().unwrap();
+    assert_eq!(end.info().instance_state, spindle_dds::instance::InstanceState::NotAliveDisposed);
+    assert!(!end.info().valid_data);
+    assert_eq!(end.info().publication_handle, guid.into());
+    assert_eq!(end.key().unwrap().sensor, "a");
+
+    let topic = one.create_topic::<Reading>("topic", TopicQos::default()).unwrap();
+    let qos = DataWriterQos {
+        reliability: ReliabilityQosPolicy {
+            kind: ReliabilityQosPolicyKind::BestEffort,
+            ..ReliabilityQosPolicy::WRITER
+        },
+        ..DataWriterQos::default()
+    };
+    let publisher = one.create_publisher(PublisherQos::default()).unwrap();
+    let weak = publisher.create_datawriter(&topic, qos).unwrap();
+    two.wait_for(|directory| directory.writer(weak.guid()).is_some(), WAIT).unwrap();
+    let reasons = two.why(weak.guid(), reader.guid()).unwrap().unwrap_err();
+    assert!(reasons.iter().any(|reason| reason.to_string().contains("RELIABILITY")), "{reasons:?}");
+    let status = reader.requested_incompatible_qos_status();
+    assert_eq!((status.total_count, status.last_policy), (1, Some(PolicyId::Reliability)));
+}
+
+#[test]
+fn a_wait_set_wakes_for_samples_and_a_large_sample_is_whole() {
+    let config = domain();
+    let (one, two) = (participant(&config), participant(&config));
+    let (of_one, of_two) = (endpoints(&one, "topic"), endpoints(&two, "topic"));
+    of_one.writer.wait_for_subscriptions(2, WAIT).unwrap();
+    let set = spindle_dds::WaitSet::new();
+    let condition = of_two.reader.create_readcondition(spindle_dds::instance::StateMask::ANY);
+    set.attach(condition.condition()).unwrap();
+    assert!(set.wait(DdsDuration::from_millis(20)).is_err());
+    let large = Reading { sensor: "x".repeat(3_000_000), value: 7 };
+    let writer = of_one.writer.clone();
+    let sent = large.clone();
+    let thread = std::thread::spawn(move || writer.write(&sent).unwrap());
+    assert_eq!(set.wait(WAIT).unwrap(), [condition.condition().clone()]);
+    assert_eq!(take(&of_two.reader, 1)[0].1, large);
+    thread.join().unwrap();
+}

@@ -17,6 +17,8 @@ use crate::time::DdsTime;
 const CHANGE_BYTES: usize = 16;
 /// The kind of a change.
 const CHANGE: u8 = 1;
+/// The kind of the end of a set.
+const SET_END: u8 = 3;
 const HAS_INSTANCE: u8 = 1;
 const IN_SET: u8 = 2;
 
@@ -158,7 +160,7 @@ impl<'a> StreamMessage<'a> {
                 bytes
             }
             StreamMessage::SetEnd { set, changes } => {
-                let mut bytes = head(3, 0);
+                let mut bytes = head(SET_END, 0);
                 bytes.extend(set.source.0);
                 bytes.extend(set.number.to_le_bytes());
                 changes.iter().for_each(|(writer, count)| {
@@ -184,10 +186,15 @@ impl<'a> StreamMessage<'a> {
         }
     }
 
-    /// Returns the number of the writer whose change the bytes are; `None` for other messages.
+    /// Returns the number of the writer that has sent these bytes, a change or the end of a set; `None` for
+    /// other messages. Of the writers of a set it is the first one.
     pub fn writer_of(bytes: &[u8]) -> Option<u32> {
-        let number = bytes.get(4..8).filter(|_| bytes[0] == CHANGE)?;
-        Some(u32::from_le_bytes(number.try_into().ok()?))
+        let at = match bytes.first()? {
+            &CHANGE => 4,
+            &SET_END => 32,
+            _ => return None,
+        };
+        Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
     }
 
     /// Reads a message. It borrows the payload.
