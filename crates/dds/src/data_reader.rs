@@ -6,6 +6,7 @@ use crate::shared::Request;
 use crate::sync::now;
 use crate::topic::{Topic, TopicInner};
 use crate::writer_core::WriterCore;
+use futures_core::Stream;
 use spindle_dds_core::cache::{CacheCounters, Select};
 use spindle_dds_core::condition::{QueryCondition, ReadCondition, StatusCondition};
 use spindle_dds_core::directory::{EntityChange, ReaderEntry};
@@ -18,7 +19,9 @@ use spindle_dds_core::{DdsDuration, DdsError, Guid, InstanceHandle};
 use spindle_xcdr::{DdsType, KeyHasher, decode_key_sample};
 use std::fmt;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// A reader of a topic. Clones are the same reader; it is deleted when the last one is dropped.
 ///
@@ -166,6 +169,12 @@ impl<T: DdsType + 'static> DataReader<T> {
         self.inner.core.wait_until(what, timeout, |cache| (cache.count(unread) > 0).then_some(()))
     }
 
+    /// Returns the samples as they come, for tasks of any runtime: each is taken once. The stream ends with an error
+    /// when the participant ends. Several streams of one reader share the samples.
+    pub fn stream(&self) -> SampleStream<T> {
+        SampleStream { reader: self.clone(), is_over: false }
+    }
+
     /// Returns the handle of the instance of a key that the reader knows: `lookup_instance`
     /// (DDS 2.2.2.5.3.28).
     ///
@@ -260,6 +269,34 @@ impl<T> DataReader<T> {
     /// `PreconditionNotMet` if this reader did not make it.
     pub fn delete_readcondition(&self, condition: &spindle_dds_core::condition::Condition) -> Result<(), DdsError> {
         self.inner.core.conditions.delete_readcondition(condition)
+    }
+}
+
+/// The samples of a reader as they come: [`DataReader::stream`].
+#[derive(Debug)]
+#[must_use = "a stream does nothing unless it is polled"]
+pub struct SampleStream<T> {
+    reader: DataReader<T>,
+    is_over: bool,
+}
+
+impl<T: DdsType + 'static> Stream for SampleStream<T> {
+    type Item = Result<Sample<T>, DdsError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        // The waker is there before the look, so no sample comes unnoticed between the two.
+        self.reader.inner.core.wake_later(context.waker());
+        match self.reader.take_next_sample() {
+            Ok(Some(sample)) => Poll::Ready(Some(Ok(sample))),
+            Ok(None) => Poll::Pending,
+            Err(error) => {
+                self.is_over = true;
+                Poll::Ready(Some(Err(error)))
+            }
+        }
     }
 }
 

@@ -458,7 +458,7 @@ impl Handler for Driver {
     fn deliver(&mut self, subgroup: SubgroupId, batch: &mut Batch<'_>) {
         match self.contents.get(subgroup.index()).copied().unwrap_or(Contents::Other) {
             Contents::Directory => {
-                while let Some(message) = batch.next() {
+                for message in batch.by_ref() {
                     self.direct(message.sender_id, message.payload);
                 }
             }

@@ -1,5 +1,6 @@
 //! DDS 1.4 (DCPS) on ordered multicast.
 #![forbid(unsafe_code)]
+mod builder;
 mod config;
 mod data_reader;
 mod data_writer;
@@ -18,8 +19,9 @@ mod topic_core;
 mod type_support;
 mod writer_core;
 
+pub use builder::TopicBuilder;
 pub use config::{DomainConfig, supported};
-pub use data_reader::DataReader;
+pub use data_reader::{DataReader, SampleStream};
 pub use data_writer::DataWriter;
 pub use participant::DomainParticipant;
 pub use publisher::{Publisher, Subscriber};

@@ -5,7 +5,7 @@ use spindle_dds_core::cache::{Effects, KeyReader, LoanId, ReaderCache, ReaderEve
 use spindle_dds_core::condition::{ReadConditions, StatusCondition};
 use spindle_dds_core::policy::PolicyId;
 use spindle_dds_core::qos::{DataReaderQos, SubscriberQos};
-use spindle_dds_core::status::{ReaderStatuses, StatusKind};
+use spindle_dds_core::status::ReaderStatuses;
 use spindle_dds_core::{DdsDuration, DdsError, DdsTime, Guid, Position};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -183,10 +183,5 @@ impl ReaderCore {
         self.conditions.delete_all();
         self.status_condition.delete();
         self.end(DdsError::AlreadyDeleted("reader"));
-    }
-
-    /// Returns whether a status has changed.
-    pub(crate) fn has_changed(&self, kind: StatusKind) -> bool {
-        lock(&self.state).statuses.changes().contains(kind)
     }
 }

@@ -22,7 +22,6 @@ pub(crate) struct TypeSupport {
     /// The hash of its complete type object; `None` for recursive types, which have none.
     pub(crate) hash: Option<TypeHash>,
     objects: BTreeMap<TypeHash, Vec<u8>>,
-    pub(crate) description: Arc<TypeDescription>,
     pub(crate) key_of: KeyReader<Payload>,
     /// The largest sample in a ring, in bytes.
     pub(crate) sample_bytes_max: u32,
@@ -58,14 +57,7 @@ impl TypeSupport {
             Some(bytes) if bytes <= BOUNDED_SAMPLE_BYTES_MAX => (bytes + 8) as u32,
             _ => UNBOUNDED_SAMPLE_BYTES,
         };
-        Ok(TypeSupport {
-            name: name.to_owned(),
-            hash,
-            objects: objects.unwrap_or_default(),
-            description: Arc::new(description),
-            key_of,
-            sample_bytes_max,
-        })
+        Ok(TypeSupport { name: name.to_owned(), hash, objects: objects.unwrap_or_default(), key_of, sample_bytes_max })
     }
 
     /// Returns the change that makes the type known to the directory; `None` if it has no type object.

@@ -204,9 +204,8 @@ impl WriterCore {
         let mut sending = lock(&self.sending);
         let Some((number, count)) = sending.set.take().filter(|(_, count)| *count > 0) else { return Ok(()) };
         let set = SetId { source: self.guid, number };
-        let ended = self.send_message(&mut sending, |writer| {
-            StreamMessage::SetEnd { set, changes: vec![(writer, count)] }
-        });
+        let ended =
+            self.send_message(&mut sending, |writer| StreamMessage::SetEnd { set, changes: vec![(writer, count)] });
         if !matches!(ended, Ok(true)) {
             // The set stays open, so that the caller can end it again.
             sending.set = Some((number, count));

@@ -1,16 +1,14 @@
 //! Processes that are killed: all readers see the same end.
 use spindle_dds::policy::*;
 use spindle_dds::qos::*;
-use spindle_dds::{
-    DataReader, DataWriter, DdsDuration, DdsType, DomainConfig, DomainParticipant, Position, Publisher,
-};
-use std::process::{Child, Command, Stdio};
+use spindle_dds::{DataReader, DataWriter, DdsDuration, DdsType, DomainConfig, DomainParticipant, Position, Publisher};
+use std::process::{self, Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 #[derive(DdsType, Clone, PartialEq, Debug, Default)]
 #[dds(final)]
-struct Command2 {
+struct Command {
     #[dds(key)]
     valve: u32,
     by: u32,
@@ -42,7 +40,7 @@ fn ownership(exclusive: bool) -> OwnershipQosPolicy {
     OwnershipQosPolicy { kind }
 }
 
-fn writer(at: &DomainParticipant, strength: i32, exclusive: bool) -> (Publisher, DataWriter<Command2>) {
+fn writer(at: &DomainParticipant, strength: i32, exclusive: bool) -> (Publisher, DataWriter<Command>) {
     let topic = at.create_topic("commands", TopicQos::default()).unwrap();
     let publisher = PublisherQos { presentation: presentation(), ..PublisherQos::default() };
     let publisher = at.create_publisher(publisher).unwrap();
@@ -56,7 +54,7 @@ fn writer(at: &DomainParticipant, strength: i32, exclusive: bool) -> (Publisher,
     (publisher, writer)
 }
 
-fn reader(at: &DomainParticipant, exclusive: bool) -> DataReader<Command2> {
+fn reader(at: &DomainParticipant, exclusive: bool) -> DataReader<Command> {
     let topic = at.create_topic("commands", TopicQos::default()).unwrap();
     let subscriber = SubscriberQos { presentation: presentation(), ..SubscriberQos::default() };
     let qos = DataReaderQos {
@@ -70,7 +68,7 @@ fn reader(at: &DomainParticipant, exclusive: bool) -> DataReader<Command2> {
 
 /// Starts a process that plays a part.
 fn spawn(domain: u32, role: &str, number: u32) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+    process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_process_plays_its_part", "--nocapture"])
         .env(PART, format!("{domain} {role} {number}"))
         .stdout(Stdio::null())
@@ -95,7 +93,7 @@ fn a_process_plays_its_part() {
             publisher.begin_coherent_changes().unwrap();
         }
         for _ in 0..if exclusive { 1 } else { SET } {
-            writer.write(&Command2 { valve: 1, by: number, value }).unwrap();
+            writer.write(&Command { valve: 1, by: number, value }).unwrap();
             value += 1;
         }
         if exclusive {
@@ -106,10 +104,10 @@ fn a_process_plays_its_part() {
     }
 }
 
-type Seen = Vec<(Position, Option<Command2>)>;
+type Seen = Vec<(Position, Option<Command>)>;
 
 /// Takes samples until `is_done` says so.
-fn take_until(reader: &DataReader<Command2>, seen: &mut Seen, mut is_done: impl FnMut(&Seen) -> bool) {
+fn take_until(reader: &DataReader<Command>, seen: &mut Seen, mut is_done: impl FnMut(&Seen) -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !is_done(seen) {
         assert!(Instant::now() < end, "after {} samples: {:?}", seen.len(), seen.last());
@@ -181,7 +179,7 @@ fn a_set_of_a_killed_writer_is_whole_or_absent_at_all_readers() {
         assert_eq!(seen[0], seen[1], "round {round}");
         let of_round = seen[0].iter().filter_map(|(_, own)| own.as_ref()).filter(|own| own.by == round);
         let count = of_round.clone().count() as u64;
-        assert!(count >= 500 && count % SET == 0, "{count} samples in sets of {SET}");
+        assert!(count >= 500 && count.is_multiple_of(SET), "{count} samples in sets of {SET}");
         assert!(of_round.map(|own| own.value).eq(0..count));
     }
 }

@@ -198,3 +198,82 @@ fn a_wait_set_wakes_for_samples_and_a_large_sample_is_whole() {
     assert_eq!(take(&of_two.reader, 1)[0].1, large);
     thread.join().unwrap();
 }
+
+/// Polls a stream until so many samples have come.
+fn collect(reader: &spindle_dds::DataReader<Reading>, count: usize) -> Vec<i64> {
+    use futures_core::Stream;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Wake, Waker};
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let (mut stream, mut values) = (pin!(reader.stream()), Vec::new());
+    while values.len() < count {
+        match stream.as_mut().poll_next(&mut Context::from_waker(&waker)) {
+            Poll::Ready(Some(sample)) => values.extend(sample.unwrap().data().unwrap().map(|data| data.value)),
+            Poll::Ready(None) => panic!("the stream has ended"),
+            Poll::Pending => std::thread::park_timeout(std::time::Duration::from_secs(10)),
+        }
+    }
+    values
+}
+
+#[test]
+fn participants_that_come_at_once_find_each_other_and_a_stream_has_all_samples() {
+    const COUNT: usize = 12;
+    let config = domain();
+    let participants: Vec<DomainParticipant> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..COUNT).map(|_| scope.spawn(|| participant(&config))).collect();
+        all.into_iter().map(|own| own.join().unwrap()).collect()
+    });
+    let topic = |own: &DomainParticipant| own.topic::<Reading>("crowd").reliable().keep_all().writer().unwrap();
+    let writers: Vec<_> = participants.iter().map(topic).collect();
+    let readers: Vec<_> =
+        participants[..3].iter().map(|own| own.topic::<Reading>("crowd").reliable().keep_all().reader()).collect();
+    writers.iter().for_each(|own| own.wait_for_subscriptions(readers.len(), WAIT).unwrap());
+    for (index, own) in writers.iter().enumerate() {
+        own.write(&Reading { sensor: "one".into(), value: index as i64 }).unwrap();
+    }
+    let values: Vec<Vec<i64>> = readers.iter().map(|own| collect(own.as_ref().unwrap(), COUNT)).collect();
+    assert!(values.iter().all(|own| *own == values[0]), "{values:?}");
+    assert_eq!(participants[0].participants().unwrap().len(), COUNT);
+}
+
+#[test]
+fn wrong_use_has_reasons() {
+    let config = domain();
+    let (one, two) = (participant(&config), participant(&config));
+    let error = |own: DdsError| own.to_string();
+    let transient = |qos: &mut DataWriterQos| qos.durability.kind = DurabilityQosPolicyKind::Transient;
+    let refused = one.topic::<Reading>("topic").writer_qos(transient).writer().unwrap_err();
+    assert_eq!(error(refused), "unsupported: DURABILITY TRANSIENT of a writer; use its default");
+    assert_eq!(
+        error(one.create_topic::<Reading>("", TopicQos::default()).unwrap_err()),
+        "bad parameter: the name of a topic is empty"
+    );
+    let topic = two.create_topic::<Reading>("topic", TopicQos::default()).unwrap();
+    let publisher = one.create_publisher(PublisherQos::default()).unwrap();
+    let foreign = publisher.create_datawriter(&topic, DataWriterQos::default()).unwrap_err();
+    assert_eq!(
+        error(foreign),
+        "precondition not met: topic \"topic\" belongs to another participant; create the topic at the participant of \
+         the publisher"
+    );
+    assert_eq!(
+        error(publisher.begin_coherent_changes().unwrap_err()),
+        "precondition not met: PRESENTATION of the publisher is INSTANCE, coherent_access false, ordered_access false; \
+         create the publisher with coherent_access and the access scope TOPIC"
+    );
+    let depth = one.topic::<Reading>("topic").keep_last(0).reader().unwrap_err();
+    assert!(matches!(depth, DdsError::InconsistentPolicy(_)), "{depth}");
+    one.close().unwrap();
+    assert_eq!(
+        error(one.create_topic::<Reading>("late", TopicQos::default()).unwrap_err()),
+        "the participant is deleted; create another"
+    );
+}

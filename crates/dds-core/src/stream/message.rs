@@ -189,9 +189,9 @@ impl<'a> StreamMessage<'a> {
     /// Returns the number of the writer that has sent these bytes, a change or the end of a set; `None` for
     /// other messages. Of the writers of a set it is the first one.
     pub fn writer_of(bytes: &[u8]) -> Option<u32> {
-        let at = match bytes.first()? {
-            &CHANGE => 4,
-            &SET_END => 32,
+        let at = match *bytes.first()? {
+            CHANGE => 4,
+            SET_END => 32,
             _ => return None,
         };
         Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
