@@ -78,7 +78,10 @@ fn endpoints(at: &DomainParticipant, topic: &str) -> Endpoints {
     let publisher_qos = PublisherQos { presentation: subscriber.presentation, ..PublisherQos::default() };
     let publisher = at.create_publisher(publisher_qos).unwrap_or(publisher);
     let subscriber = at.create_subscriber(subscriber).unwrap();
-    let writer = publisher.create_datawriter(&topic, DataWriterQos::default()).unwrap();
+    // Other tests run beside this one.
+    let reliability = ReliabilityQosPolicy { max_blocking_time: WAIT, ..ReliabilityQosPolicy::WRITER };
+    let qos = DataWriterQos { reliability, ..DataWriterQos::default() };
+    let writer = publisher.create_datawriter(&topic, qos).unwrap();
     Endpoints { writer, reader: subscriber.create_datareader(&topic, reliable()).unwrap() }
 }
 
@@ -231,7 +234,8 @@ fn participants_that_come_at_once_find_each_other_and_a_stream_has_all_samples()
         let all: Vec<_> = (0..COUNT).map(|_| scope.spawn(|| participant(&config))).collect();
         all.into_iter().map(|own| own.join().unwrap()).collect()
     });
-    let topic = |own: &DomainParticipant| own.topic::<Reading>("crowd").reliable().keep_all().writer().unwrap();
+    let topic =
+        |own: &DomainParticipant| own.topic::<Reading>("crowd").reliable().max_blocking_time(WAIT).writer().unwrap();
     let writers: Vec<_> = participants.iter().map(topic).collect();
     let readers: Vec<_> =
         participants[..3].iter().map(|own| own.topic::<Reading>("crowd").reliable().keep_all().reader()).collect();
