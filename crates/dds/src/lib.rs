@@ -1,4 +1,17 @@
-//! DDS 1.4 (DCPS) on ordered multicast.
+//! DDS 1.4 (DCPS) on ordered multicast: all readers of a topic get its samples in one order, and a sample of a writer
+//! that fails reaches all of them or none.
+//!
+//! ```text
+//! DomainParticipant --create_topic()--> Topic
+//!    |   \--create_publisher()--> Publisher --create_datawriter()--> DataWriter: write
+//!    |    \-create_subscriber()--> Subscriber --create_datareader()--> DataReader: read, take
+//!    \--topic(): writers and readers with few words
+//! ```
+//!
+//! The names are those of the specification, in snake case. Policies that are not honoured are refused
+//! ([`supported`]). The state machines are in `spindle-dds-core`, and the types in `spindle-xcdr`.
+//!
+//! **Absent on purpose:** an async runtime and global state: no factory knows all participants.
 #![forbid(unsafe_code)]
 mod builder;
 mod config;
@@ -36,3 +49,10 @@ pub use spindle_dds_core::{
 pub use spindle_xcdr as xcdr;
 pub use spindle_xcdr::DdsType;
 pub use topic::Topic;
+
+/// The examples of the guide, compiled and run as documentation tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../guide/dds.md")]
+    struct Guide;
+}

@@ -1,4 +1,4 @@
-//! What the threads of the application and the polling thread of a participant share.
+//! The state that the threads of the application and the polling thread of a participant share.
 use crate::reader_core::ReaderCore;
 use crate::sync::{Deadline, lock};
 use crate::topic_core::TopicCore;
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) replica: DirectoryReplica,
-    /// What the polling thread has to send next.
+    /// The requests that the polling thread sends next.
     pub(crate) outbox: VecDeque<Request>,
     /// The entities of the changes that were sent, and whose results are to come, by command.
     pub(crate) in_flight: VecDeque<Vec<Guid>>,

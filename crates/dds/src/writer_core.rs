@@ -19,7 +19,7 @@ pub(crate) struct WriterCore {
     pub(crate) guid: Guid,
     is_reliable: bool,
     max_blocking: DdsDuration,
-    /// What the polling thread has given to the writer.
+    /// The place in which the polling thread puts the publisher.
     slot: Mutex<Slot>,
     /// Signalled when the slot changes, and when samples are delivered that are awaited.
     changed: Condvar,

@@ -187,7 +187,7 @@ impl<'a> StreamMessage<'a> {
     }
 
     /// Returns the number of the writer that has sent these bytes, a change or the end of a set; `None` for
-    /// other messages. Of the writers of a set it is the first one.
+    /// other messages. A set has the number of its first writer.
     pub fn writer_of(bytes: &[u8]) -> Option<u32> {
         let at = match *bytes.first()? {
             CHANGE => 4,
