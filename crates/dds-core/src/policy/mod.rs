@@ -37,6 +37,8 @@ pub use order::{
     DestinationOrderQosPolicy, DestinationOrderQosPolicyKind, OwnershipQosPolicy, OwnershipQosPolicyKind,
     OwnershipStrengthQosPolicy, PresentationQosPolicy, PresentationQosPolicyAccessScopeKind,
 };
+#[cfg(feature = "profiles")]
+pub(crate) use partition::{example, fits};
 pub use partition::{PartitionMatch, PartitionQosPolicy};
 pub use timing::{
     DeadlineQosPolicy, LatencyBudgetQosPolicy, LivelinessQosPolicy, LivelinessQosPolicyKind, TimeBasedFilterQosPolicy,
