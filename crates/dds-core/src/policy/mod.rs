@@ -37,9 +37,9 @@ pub use order::{
     DestinationOrderQosPolicy, DestinationOrderQosPolicyKind, OwnershipQosPolicy, OwnershipQosPolicyKind,
     OwnershipStrengthQosPolicy, PresentationQosPolicy, PresentationQosPolicyAccessScopeKind,
 };
+pub use partition::{PartitionMatch, PartitionQosPolicy};
 #[cfg(feature = "profiles")]
 pub(crate) use partition::{example, fits};
-pub use partition::{PartitionMatch, PartitionQosPolicy};
 pub use timing::{
     DeadlineQosPolicy, LatencyBudgetQosPolicy, LivelinessQosPolicy, LivelinessQosPolicyKind, TimeBasedFilterQosPolicy,
     TransportPriorityQosPolicy,

@@ -1,7 +1,9 @@
 //! Inheritance, default profiles, topic filters, several sources, and the origin of values.
 use spindle_dds_core::DdsDuration;
 use spindle_dds_core::policy::*;
-use spindle_dds_core::qos::profile::{EntityKind, ProfileProblem, ProfileSource, QosProvider};
+use spindle_dds_core::qos::profile::{
+    EntityKind, ProfileProblem, ProfileSets, ProfileSource, QosProvider, to_toml, to_xml,
+};
 
 const XML: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <!-- The profiles of the tests. -->
@@ -92,7 +94,7 @@ fn the_default_profile_answers_without_a_name() {
     let names: Vec<&str> = provider.profiles().collect();
     assert_eq!(names, ["Base::Latest", "Base::Reliable", "Control::Strict", "Control::Stricter"]);
     let empty = QosProvider::default();
-    assert_eq!(empty.publisher_qos(None).unwrap_err().problem, ProfileProblem::NoDefault);
+    assert_eq!(empty.publisher_qos(None).unwrap_err().problem, ProfileProblem::NoDefault.into());
     assert_eq!(
         empty.publisher_qos(None).unwrap_err().to_string(),
         "no profile is the default; name one, or set is_default_qos of one to true"
@@ -145,13 +147,13 @@ fn an_explanation_has_the_origin_of_each_value() {
         })
         .collect();
     let expected = [
-        "deadline.period = \"2 s\" (qos.xml:31:56)",
+        "deadline.period = \"2 s\" (qos.xml:30:58)",
         "reliability.kind = \"reliable\" (qos.xml:12:28)",
-        "history.kind = \"keep_last\" (qos.xml:16:44)",
-        "history.depth = 1 (qos.xml:16:78)",
+        "history.kind = \"keep_last\" (qos.xml:16:50)",
+        "history.depth = 1 (qos.xml:16:85)",
     ];
     assert_eq!(shown, expected);
-    assert_eq!(values.len(), 25);
+    assert_eq!(values.len(), 28);
 }
 
 #[test]
@@ -186,4 +188,32 @@ fn filters_that_meet_only_for_some_topics_are_checked_when_asked_for() {
          RESOURCE_LIMITS is max_samples 3, max_instances unlimited, max_samples_per_instance unlimited; the depth \
          must be at most max_samples_per_instance and max_samples"
     );
+}
+
+#[test]
+fn byte_order_marks_line_ends_and_parts_of_texts_are_read() {
+    let xml = "\u{feff}<dds>\r\n<qos_library name='L'>\r\n<publisher_qos name='P'><!-- -->\r\n<partition><name>\
+               <element><![CDATA[<a>]]>&amp;<!-- -->b</element></name></partition></publisher_qos></qos_library></dds>";
+    let qos = QosProvider::from_xml("a.xml", xml).unwrap().publisher_qos("L::P").unwrap();
+    assert_eq!(qos.partition.name, ["<a>&b"]);
+    let toml = "\u{feff}[qos_library.L.P]\r\npublisher_qos.partition.name = [\r\n'a']\r\n";
+    let qos = QosProvider::from_toml("a.toml", toml).unwrap().publisher_qos("L::P").unwrap();
+    assert_eq!(qos.partition.name, ["a"]);
+}
+
+#[test]
+fn what_a_format_cannot_hold_is_not_written() {
+    let mut sets = ProfileSets::default();
+    sets.publisher.partition = PartitionQosPolicy::of(["a\u{1}"]);
+    assert_eq!(
+        to_xml("L::P", &sets).unwrap_err().to_string(),
+        "L::P/publisher_qos/partition: XML can't contain the character '\\u{1}'; use TOML"
+    );
+    let toml = to_toml("L::P", &sets).unwrap();
+    assert_eq!(QosProvider::from_toml("a.toml", &toml).unwrap().sets("L::P", "T").unwrap(), sets);
+    for name in ["P", "L::", "L::P::Q", " L::P"] {
+        let expected = format!("the value is {name:?}; allowed is Library::Profile");
+        assert_eq!(to_toml(name, &sets).unwrap_err().to_string(), expected);
+        assert_eq!(to_xml(name, &sets).unwrap_err().to_string(), expected);
+    }
 }

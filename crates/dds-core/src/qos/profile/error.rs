@@ -29,7 +29,7 @@ pub struct ProfileError {
     /// source as a whole.
     pub path: String,
     /// The problem.
-    pub problem: ProfileProblem,
+    pub problem: Box<ProfileProblem>,
 }
 
 impl fmt::Display for ProfileError {
@@ -197,13 +197,24 @@ impl std::error::Error for ProfileErrors {}
 /// The most errors of one source that are reported.
 pub(super) const ERRORS_MAX: usize = 100;
 
+/// The longest known name that is compared with a wrong one, in bytes.
+const NEAR_BYTES_MAX: usize = 100;
+
+/// The shortest end of a known name that is taken for the name, in bytes.
+const END_BYTES_MIN: usize = 5;
+
 /// How alike two names are, from 0 to 1, that are taken for a misspelling.
 const ALIKE: f64 = 0.75;
 
-/// Returns the known name that is most like a wrong one.
+/// Returns the known name that is most like a wrong one. A name that lacks a prefix is like the whole.
 pub(super) fn nearest<T: AsRef<str>>(wrong: &str, known: impl IntoIterator<Item = T>) -> Option<String> {
     let wrong = shorten(wrong).to_lowercase();
-    let rated = known.into_iter().map(|name| (strsim::jaro_winkler(&wrong, &name.as_ref().to_lowercase()), name));
+    let known = known.into_iter().filter(|name| name.as_ref().len() <= NEAR_BYTES_MAX);
+    let alike = |name: &str| {
+        let is_end = wrong.len() >= END_BYTES_MIN && name.ends_with(&format!("_{wrong}"));
+        if is_end { 1.0 } else { strsim::jaro_winkler(&wrong, name) }
+    };
+    let rated = known.map(|name| (alike(&name.as_ref().to_lowercase()), name));
     let best = rated.max_by(|(a, _), (b, _)| a.total_cmp(b));
     best.filter(|(alike, _)| *alike >= ALIKE).map(|(_, name)| name.as_ref().to_owned())
 }

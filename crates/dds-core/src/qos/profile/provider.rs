@@ -267,7 +267,11 @@ impl QosProvider {
     fn declare(&mut self, profile: Declared, errors: &mut Vec<ProfileError>) {
         let mut twice = |name: String, place: &Place, first: &Place| {
             let problem = ProfileProblem::Duplicate { name, first: first.clone() };
-            errors.push(ProfileError { place: Some(place.clone()), path: profile.name.clone(), problem });
+            errors.push(ProfileError {
+                place: Some(place.clone()),
+                path: profile.name.clone(),
+                problem: problem.into(),
+            });
         };
         if profile.is_default {
             match &self.default {
@@ -287,8 +291,15 @@ impl QosProvider {
     fn link(&self, added: &[String], errors: &mut Vec<ProfileError>) {
         for profile in added.iter().filter_map(|name| self.profiles.get(name)) {
             for base in profile.bases().filter(|base| !self.profiles.contains_key(&base.name)) {
+                if errors.len() >= ERRORS_MAX {
+                    return;
+                }
                 let problem = self.unknown(&base.name);
-                errors.push(ProfileError { place: Some(base.place.clone()), path: profile.name.clone(), problem });
+                errors.push(ProfileError {
+                    place: Some(base.place.clone()),
+                    path: profile.name.clone(),
+                    problem: problem.into(),
+                });
             }
         }
         let mut heights = BTreeMap::new();
@@ -315,8 +326,12 @@ impl QosProvider {
         row.push(&profile.name);
         let mut height = 1;
         for base in profile.bases() {
-            let wrong = |problem| {
-                Err(ProfileError { place: Some(base.place.clone()), path: profile.name.clone(), problem })
+            let wrong = |problem: ProfileProblem| {
+                Err(ProfileError {
+                    place: Some(base.place.clone()),
+                    path: profile.name.clone(),
+                    problem: problem.into(),
+                })
             };
             if let Some(start) = row.iter().position(|name| *name == base.name) {
                 let through = row[start..].iter().chain([&base.name.as_str()]).map(ToString::to_string).collect();
@@ -353,7 +368,11 @@ impl QosProvider {
                     if work > WORK_MAX {
                         let problem = ProfileProblem::TooMuch { checked };
                         let path = format!("{}/{kind}", profile.name);
-                        return errors.push(ProfileError { place: Some(profile.place.clone()), path, problem });
+                        return errors.push(ProfileError {
+                            place: Some(profile.place.clone()),
+                            path,
+                            problem: problem.into(),
+                        });
                     }
                     let mut resolution = Resolution::new(kind, topic);
                     let found = self.check_one(profile, &mut resolution);
@@ -401,7 +420,8 @@ impl QosProvider {
     }
 
     fn find(&self, profile: Option<&str>) -> Result<&Declared, ProfileError> {
-        let wrong = |problem| ProfileError { place: None, path: String::new(), problem };
+        let wrong =
+            |problem: ProfileProblem| ProfileError { place: None, path: String::new(), problem: problem.into() };
         let name = match (profile, &self.default) {
             (Some(name), _) => name,
             (None, Some((name, _))) => name,
@@ -517,7 +537,7 @@ fn inconsistent(
             (path, place.clone())
         }
     };
-    ProfileError { place: Some(place), path, problem: ProfileProblem::Inconsistent { topic, error } }
+    ProfileError { place: Some(place), path, problem: Box::new(ProfileProblem::Inconsistent { topic, error }) }
 }
 
 /// Returns the name of a policy's element.
@@ -537,7 +557,11 @@ fn read_source(source: &ProfileSource<'_>) -> Result<Vec<Declared>, ProfileError
     if text.len() > SOURCE_BYTES_MAX {
         let place = SourceText::new(format, name, "").place(0);
         let problem = ProfileProblem::TooLong { bytes: text.len(), most: SOURCE_BYTES_MAX };
-        return Err(ProfileErrors(vec![ProfileError { place: Some(place), path: String::new(), problem }]));
+        return Err(ProfileErrors(vec![ProfileError {
+            place: Some(place),
+            path: String::new(),
+            problem: problem.into(),
+        }]));
     }
     let mut source = SourceText::new(format, name, text);
     let root = match format {

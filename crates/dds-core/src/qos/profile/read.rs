@@ -117,8 +117,7 @@ impl Reading<'_, '_> {
             } else if let Some(kind) = self.kind(&item.name) {
                 self.single(&library, kind, item);
             } else {
-                let known: Vec<&str> =
-                    [&["qos_profile"][..], &EntityKind::ALL.map(EntityKind::element)].concat();
+                let known: Vec<&str> = [&["qos_profile"][..], &EntityKind::ALL.map(EntityKind::element)].concat();
                 self.unknown(item, &library, &[], &known);
             }
         }
@@ -126,11 +125,16 @@ impl Reading<'_, '_> {
 
     fn xml_profile(&mut self, library: &str, item: &Item) {
         let items = self.children(item, library);
-        let attributes = self.attributes(library, library, items, &["name", "base_name", "is_default_qos"]);
+        let name = items.iter().find(|item| item.is_attribute && item.name == "name");
+        let path = match name.map(|item| &item.raw) {
+            Some(Raw::Text(name)) if is_name(name) => format!("{library}::{name}"),
+            _ => format!("{library}/qos_profile"),
+        };
+        let attributes = self.attributes(library, &path, items, &["name", "base_name", "is_default_qos"]);
         let Some((name, _)) = attributes.name.clone() else {
-            if !items.iter().any(|item| item.is_attribute && item.name == "name") {
+            if name.is_none() {
                 let problem = ProfileProblem::Missing { what: "the attribute name" };
-                self.source.wrong(self.source.place(item.at), &format!("{library}/qos_profile"), problem);
+                self.source.wrong(self.source.place(item.at), &path, problem);
             }
             return;
         };
@@ -239,14 +243,7 @@ impl Reading<'_, '_> {
         self.policies(&path, kind, item, items, attributes)
     }
 
-    fn policies(
-        &mut self,
-        path: &str,
-        kind: EntityKind,
-        item: &Item,
-        items: &[Item],
-        attributes: Attributes,
-    ) -> Entry {
+    fn policies(&mut self, path: &str, kind: EntityKind, item: &Item, items: &[Item], attributes: Attributes) -> Entry {
         let place = self.source.place(item.at);
         let (mut settings, mut seen) = (Settings::new(), BTreeMap::new());
         let kinds = self.kinds;
@@ -308,7 +305,7 @@ impl Reading<'_, '_> {
         path: &str,
     ) -> bool {
         if let Some(first) = seen.get(name) {
-            let problem = ProfileProblem::Duplicate { name: item.name.clone(), first: self.source.place(*first) };
+            let problem = ProfileProblem::Duplicate { name: name.to_owned(), first: self.source.place(*first) };
             self.source.wrong(self.source.place(item.at), path, problem);
             return false;
         }

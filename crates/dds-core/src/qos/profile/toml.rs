@@ -1,5 +1,5 @@
 //! Reads TOML into the tree.
-use super::error::{ProfileProblem, shorten};
+use super::error::{ERRORS_MAX, ProfileProblem, shorten};
 use super::text::SourceText;
 use super::tree::{Item, Raw};
 use ::toml::Spanned;
@@ -8,7 +8,7 @@ use ::toml::de::{DeTable, DeValue};
 /// Reads the root table. It is as complete as the text allows.
 pub(super) fn parse(source: &mut SourceText<'_>) -> Item {
     let (root, errors) = DeTable::parse_recoverable(source.text);
-    for error in errors {
+    for error in errors.into_iter().take(ERRORS_MAX) {
         let place = source.place(error.span().unwrap_or(0..0).start);
         let message = format!("not well-formed TOML: {}", shorten(&error.message().trim().replace('\n', "; ")));
         source.wrong(place, "", ProfileProblem::Syntax(message));

@@ -89,9 +89,7 @@ impl FieldKind {
             FieldKind::Integer => format!("a number from {} to {}", i32::MIN, i32::MAX),
             FieldKind::Bool if is_xml => "true, false, 1 or 0".to_owned(),
             FieldKind::Bool => "true or false".to_owned(),
-            FieldKind::Octets if is_xml => {
-                "octets such as 84, 0x71 (for Base64, the element is <valueB64>)".to_owned()
-            }
+            FieldKind::Octets if is_xml => "octets such as 84, 0x71 (for Base64, the element is <valueB64>)".to_owned(),
             FieldKind::Octets => {
                 "a list of octets such as [84, 0x71], or a text (for Base64, the key is valueB64)".to_owned()
             }
@@ -110,6 +108,7 @@ impl FieldKind {
                 return self.list(source, path, items);
             }
             (FieldKind::Names | FieldKind::Words(_), Raw::List(items)) => return self.list(source, path, items),
+            (FieldKind::Octets, Raw::List(items)) => return octets_of_items(source, path, items),
             _ => {}
         }
         let value = self.plain(source.format, &item.raw);
@@ -177,7 +176,9 @@ impl FieldKind {
                 Raw::Text(_) if is_xml => word.is_empty().then(|| Value::Names(Vec::new())),
                 _ => None,
             },
-            FieldKind::Duration if is_xml => (word == "DURATION_INFINITY").then_some(Value::Duration(DdsDuration::INFINITE)),
+            FieldKind::Duration if is_xml => {
+                (word == "DURATION_INFINITY").then_some(Value::Duration(DdsDuration::INFINITE))
+            }
             FieldKind::Duration => match raw {
                 Raw::Text(text) => parse_duration(text).map(Value::Duration),
                 Raw::Integer(..) => {
@@ -209,13 +210,6 @@ impl FieldKind {
             FieldKind::Octets => match raw {
                 Raw::Text(_) if is_xml => octets(word).map(Value::Octets),
                 Raw::Text(text) => Some(Value::Octets(text.as_bytes().to_vec())),
-                Raw::List(items) => {
-                    let octet = |item: &Item| match item.raw {
-                        Raw::Integer(number, _) => u8::try_from(number?).ok(),
-                        _ => None,
-                    };
-                    items.iter().map(octet).collect::<Option<_>>().map(Value::Octets)
-                }
                 _ => None,
             },
         }
@@ -261,8 +255,21 @@ fn describe(raw: &Raw, format: Format) -> String {
     }
 }
 
+/// Returns the literal that is most like a wrong word. In XML, the short word may have been meant, too.
 fn near_literal(wrong: &str, literals: &[Literal], format: Format) -> Option<String> {
-    nearest(wrong, literals.iter().map(|literal| if format == Format::Xml { literal.standard } else { literal.short }))
+    let near = nearest(wrong, literals.iter().map(|literal| literal.short));
+    let near = near.or_else(|| nearest(wrong, literals.iter().map(|literal| literal.standard)))?;
+    let literal = literals.iter().find(|literal| literal.short == near || literal.standard == near);
+    literal.map(|literal| literal.shown(format))
+}
+
+fn octets_of_items(source: &mut SourceText<'_>, path: &str, items: &[Item]) -> Option<Value> {
+    let octet = |item: &Item| match item.raw {
+        Raw::Integer(number, _) => number.and_then(|number| u8::try_from(number).ok()),
+        _ => None,
+    };
+    let octets = items.iter().map(|item| octet(item).ok_or(item)).collect::<Result<_, _>>();
+    octets.map(Value::Octets).map_err(|item| wrong(source, path, item, "an octet from 0 to 255".to_owned(), None)).ok()
 }
 
 fn duration_of_parts(source: &mut SourceText<'_>, path: &str, item: &Item, parts: &[Item]) -> Option<Value> {
@@ -317,8 +324,13 @@ fn duration_of_parts(source: &mut SourceText<'_>, path: &str, item: &Item, parts
         (seconds, nanos) => finite(seconds.unwrap_or(Some(0)), nanos.unwrap_or(Some(0))),
     };
     if duration.is_none() {
+        let part = |part: &Item| match &part.raw {
+            Raw::Text(text) => format!("<{}> {}", part.name, shorten(text.trim())),
+            _ => part.name.clone(),
+        };
+        let value = parts.iter().map(part).collect::<Vec<_>>().join(" and ");
         let allowed = "<sec> and <nanosec> that are both finite or both infinite, up to 18446744073 s".to_owned();
-        wrong(source, path, item, allowed, None);
+        source.wrong(source.place(item.at), path, ProfileProblem::Wrong { value, allowed, nearest: None });
     }
     duration.map(Value::Duration)
 }

@@ -77,23 +77,20 @@ fn split(name: &str) -> Result<(&str, &str), ProfileError> {
         ProfileError {
             place: None,
             path: String::new(),
-            problem: ProfileProblem::Wrong { value, allowed, nearest: None },
+            problem: Box::new(ProfileProblem::Wrong { value, allowed, nearest: None }),
         }
     })
 }
 
 fn xml_value(path: &str, field: &Field, value: &Value) -> Result<String, ProfileError> {
-    let elements = |texts: Vec<String>| {
-        texts.into_iter().map(|text| format!("<element>{text}</element>")).collect::<String>()
-    };
+    let elements =
+        |texts: Vec<String>| texts.into_iter().map(|text| format!("<element>{text}</element>")).collect::<String>();
     Ok(match value {
         Value::Word(index) => literal(field, *index).standard.to_owned(),
         Value::Words(indices) => {
             elements(indices.iter().map(|index| literal(field, *index).standard.to_owned()).collect())
         }
-        Value::Names(names) => {
-            elements(names.iter().map(|name| escaped(path, name)).collect::<Result<Vec<_>, _>>()?)
-        }
+        Value::Names(names) => elements(names.iter().map(|name| escaped(path, name)).collect::<Result<Vec<_>, _>>()?),
         Value::Duration(DdsDuration::INFINITE) => {
             "<sec>DURATION_INFINITE_SEC</sec><nanosec>DURATION_INFINITE_NSEC</nanosec>".to_owned()
         }
@@ -156,7 +153,7 @@ fn escaped(path: &str, text: &str) -> Result<String, ProfileError> {
 }
 
 fn not_writable(path: &str, character: char) -> ProfileError {
-    ProfileError { place: None, path: path.to_owned(), problem: ProfileProblem::NotWritable { character } }
+    ProfileError { place: None, path: path.to_owned(), problem: Box::new(ProfileProblem::NotWritable { character }) }
 }
 
 fn key(name: &str) -> String {

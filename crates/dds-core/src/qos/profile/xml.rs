@@ -36,15 +36,18 @@ pub(super) fn parse(source: &mut SourceText<'_>) -> Option<Item> {
                 source.unknown(root.range().start, "", "namespace", namespace, known);
                 return None;
             }
-            element(source, root, namespace, 1)
+            element(source, root, namespace, "", 1)
         }
         Err(error) => {
-            let place = source.place_of(error.pos().row, error.pos().col);
-            let message = match error {
-                roxmltree::Error::DtdDetected => {
-                    "document types and entities are not allowed; remove <!DOCTYPE>".to_owned()
-                }
-                error => format!("not well-formed XML: {}", shorten(&error.to_string())),
+            let (place, message) = match error {
+                roxmltree::Error::DtdDetected => (
+                    source.place(source.text.find("<!DOCTYPE").unwrap_or(0)),
+                    "document types and entities are not allowed; remove <!DOCTYPE>".to_owned(),
+                ),
+                error => (
+                    source.place_of(error.pos().row, error.pos().col),
+                    format!("not well-formed XML: {}", shorten(&error.to_string())),
+                ),
             };
             source.wrong(place, "", ProfileProblem::Syntax(message));
             None
@@ -52,15 +55,22 @@ pub(super) fn parse(source: &mut SourceText<'_>) -> Option<Item> {
     }
 }
 
-fn element(source: &mut SourceText<'_>, node: Node<'_, '_>, namespace: &str, depth: usize) -> Option<Item> {
+fn element(
+    source: &mut SourceText<'_>,
+    node: Node<'_, '_>,
+    namespace: &str,
+    parent: &str,
+    depth: usize,
+) -> Option<Item> {
     let (name, at) = (node.tag_name().name(), node.range().start);
+    let path = path(parent, node);
     if depth > DEPTH_MAX {
         let message = format!("elements are nested deeper than {DEPTH_MAX}");
-        source.wrong(source.place(at), "", ProfileProblem::Syntax(message));
+        source.wrong(source.place(at), parent, ProfileProblem::Syntax(message));
         return None;
     }
     if node.tag_name().namespace().unwrap_or("") != namespace {
-        source.unknown(at, "", "namespace", node.tag_name().namespace().unwrap_or(""), vec![namespace.to_owned()]);
+        source.unknown(at, &path, "namespace", node.tag_name().namespace().unwrap_or(""), vec![namespace.to_owned()]);
         return None;
     }
     let attributes: Vec<Item> = node
@@ -80,23 +90,35 @@ fn element(source: &mut SourceText<'_>, node: Node<'_, '_>, namespace: &str, dep
     if let Some(text) = first_text.filter(|_| has_elements) {
         let message = format!("there is text beside the elements of <{name}>; remove it");
         let at = text.range().start + leading(text.text().unwrap_or(""));
-        source.wrong(source.place(at), "", ProfileProblem::Syntax(message));
+        source.wrong(source.place(at), &path, ProfileProblem::Syntax(message));
         return None;
     }
     let value_at = first_text.map_or(at, |text| text.range().start + leading(text.text().unwrap_or("")));
     let raw = if has_elements || (first_text.is_none() && !attributes.is_empty()) {
         let mut items = attributes;
         for child in node.children().filter(Node::is_element) {
-            items.extend(element(source, child, namespace, depth + 1));
+            items.extend(element(source, child, namespace, &path, depth + 1));
         }
         Raw::Table(items)
     } else {
         for attribute in attributes {
-            source.unknown(attribute.at, name, "attribute", &attribute.name, Vec::new());
+            source.unknown(attribute.at, &path, "attribute", &attribute.name, Vec::new());
         }
         Raw::Text(texts().filter_map(|text| text.text()).collect())
     };
     Some(Item { name: name.to_owned(), at, value_at, is_attribute: false, raw })
+}
+
+/// Returns the path of an element as errors show it: `Library::Profile/datawriter_qos`.
+fn path(parent: &str, node: Node<'_, '_>) -> String {
+    let (element, name) = (node.tag_name().name(), node.attribute("name").map(shorten));
+    match (element, name) {
+        ("dds", _) if parent.is_empty() => String::new(),
+        ("qos_library", Some(name)) if parent.is_empty() => name,
+        ("qos_profile", Some(name)) if !parent.is_empty() => format!("{parent}::{name}"),
+        _ if parent.is_empty() => shorten(element),
+        _ => format!("{parent}/{}", shorten(element)),
+    }
 }
 
 fn leading(text: &str) -> usize {
