@@ -1,6 +1,7 @@
-//! Profiles of policies: values, inheritance, errors, hostile texts, and round trips.
+//! Profiles of policies: values, inheritance, errors, hostile texts, round trips, and the guide.
 #![expect(clippy::disallowed_methods, reason = "the seed of a random test is a variable")]
 mod errors;
+mod guide;
 mod hostile;
 mod inheritance;
 mod policies;

@@ -75,7 +75,7 @@ pub struct ExplainedValue {
     pub place: Option<Place>,
 }
 
-/// What a set is made for, and what has been done for it.
+/// The purpose of a set that is being made, and the profiles that were resolved for it.
 struct Resolution<'a> {
     kind: EntityKind,
     topic: &'a str,

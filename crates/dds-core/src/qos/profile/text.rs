@@ -55,7 +55,7 @@ impl<'a> SourceText<'a> {
         Place { source: Arc::clone(&self.name), line, column }
     }
 
-    /// Notes an error. Those beyond the hundredth are dropped.
+    /// Notes an error. Errors beyond the hundredth are dropped.
     pub(super) fn wrong(&mut self, place: Place, path: &str, problem: ProfileProblem) {
         if self.errors.len() < ERRORS_MAX {
             self.errors.push(ProfileError { place: Some(place), path: path.to_owned(), problem: problem.into() });
