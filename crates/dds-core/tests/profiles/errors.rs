@@ -55,7 +55,7 @@ const CASES: &[(Text, &str)] = &[
     ),
     (
         Within("<datawriter_qos topic_filter=\"\"/>"),
-        "q.xml:2:31: L::P/datawriter_qos/topic_filter: the value is empty; allowed is a pattern of topic names such as A*",
+        "q.xml:2:31: L::P/datawriter_qos/topic_filter: the value is empty; allowed is a pattern of topics such as A*, of 1 to 256 bytes",
     ),
     (
         Within("<datareader_qos><deadline><period><sec>DURATION_INFINITE</sec></period></deadline></datareader_qos>"),
@@ -211,7 +211,7 @@ const CASES: &[(Text, &str)] = &[
     (Xml("<dds><qos_library/></dds>"), "q.xml:1:6: qos_library: the attribute name is missing; add it"),
     (
         Xml("<dds><qos_library name=\"A::B\"/></dds>"),
-        "q.xml:1:25: qos_library/name: the value is \"A::B\"; allowed is a name without \"::\" and without spaces around it",
+        "q.xml:1:25: qos_library/name: the value is \"A::B\"; allowed is a name of 1 to 256 bytes without \"::\" and without spaces around it",
     ),
     (
         Xml("<dds><qos_library name=\"L\"><qos_profile/></qos_library></dds>"),
@@ -326,7 +326,7 @@ const CASES: &[(Text, &str)] = &[
     ),
     (
         Toml("[qos_library.'a::b'.P]\n"),
-        "q.toml:1:14: qos_library: the value is \"a::b\"; allowed is a name without \"::\" and without spaces around it",
+        "q.toml:1:14: qos_library: the value is \"a::b\"; allowed is a name of 1 to 256 bytes without \"::\" and without spaces around it",
     ),
     (Toml("[qos_libary.L.P]\n"), "q.toml:1:2: unknown key \"qos_libary\"; did you mean \"qos_library\"?"),
     (

@@ -118,13 +118,27 @@ fn rows_that_branch_are_resolved_once() {
 fn the_work_of_the_check_is_bounded() {
     let mut text = String::from("<dds><qos_library name=\"L\"><qos_profile name=\"B\">");
     for index in 0..2_000 {
-        let _ = write!(text, "<datawriter_qos topic_filter=\"{}{index}\"/>", "*a?".repeat(40));
+        let _ = write!(text, "<datawriter_qos topic_filter=\"{}{index}\"/>", "*a?".repeat(80));
     }
     text.push_str("</qos_profile>");
-    for index in 0..6_000 {
+    for index in 0..5_000 {
         let _ = write!(text, "<qos_profile name=\"P{index}\" base_name=\"B\"><datawriter_qos/></qos_profile>");
     }
     text.push_str("</qos_library></dds>");
     let errors = QosProvider::from_xml("q.xml", &text).unwrap_err();
     assert!(matches!(*errors.list()[0].problem, ProfileProblem::TooMuch { .. }), "{errors}");
+}
+
+#[test]
+fn long_names_and_filters_are_refused() {
+    let long = "*a".repeat(250_000);
+    for text in [
+        format!("<dds><qos_library name='{long}'/></dds>"),
+        format!("<dds><qos_library name='L'><qos_profile name='{long}'/></qos_library></dds>"),
+        format!("<dds><qos_library name='L'><topic_qos name='P' topic_filter='{long}'/></qos_library></dds>"),
+        format!("<dds><qos_library name='L'><topic_qos name='P' base_name='{long}'/></qos_library></dds>"),
+    ] {
+        let error = xml_error(&text);
+        assert!(error.contains("allowed is ") && error.len() < 300, "{error}");
+    }
 }

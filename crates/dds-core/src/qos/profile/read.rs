@@ -50,9 +50,15 @@ pub(super) struct Declared {
     pub(super) entries: Vec<Entry>,
 }
 
+/// The longest name of a library or a profile, in bytes.
+const NAME_BYTES_MAX: usize = 256;
+/// The longest filter of topics, in bytes. Its comparison with a topic costs the product of both lengths.
+const FILTER_BYTES_MAX: usize = 256;
+
 /// Returns whether a library or a profile may have this name.
 pub(super) fn is_name(name: &str) -> bool {
-    !name.is_empty() && !name.contains("::") && !name.starts_with(':') && !name.ends_with(':') && name.trim() == name
+    let is_part = !name.contains("::") && !name.starts_with(':') && !name.ends_with(':');
+    is_part && (1..=NAME_BYTES_MAX).contains(&name.len()) && name.trim() == name
 }
 
 /// Reads the root of a tree.
@@ -343,10 +349,18 @@ impl Reading<'_, '_> {
                     attributes.is_default = read == Some(Value::Bool(true));
                 }
                 _ => match &item.raw {
-                    Raw::Text(text) if !text.is_empty() => attributes.filter = Some((text.clone(), item.at)),
+                    Raw::Text(text) if (1..=FILTER_BYTES_MAX).contains(&text.len()) => {
+                        attributes.filter = Some((text.clone(), item.at))
+                    }
                     _ => {
                         let path = format!("{path}/topic_filter");
-                        wrong(self.source, &path, item, "a pattern of topic names such as A*".to_owned(), None);
+                        wrong(
+                            self.source,
+                            &path,
+                            item,
+                            "a pattern of topics such as A*, of 1 to 256 bytes".to_owned(),
+                            None,
+                        );
                     }
                 },
             }
@@ -400,7 +414,7 @@ impl Reading<'_, '_> {
 }
 
 /// The rule of names, as errors show it.
-const NAMES: &str = "a name without \"::\" and without spaces around it";
+const NAMES: &str = "a name of 1 to 256 bytes without \"::\" and without spaces around it";
 
 /// Returns whether an item is an attribute, or the key of TOML that stands for one.
 fn is_attribute(item: &Item, format: Format) -> bool {
