@@ -24,17 +24,18 @@ const XML: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
   </qos_library>
   <qos_library name="Control">
     <qos_profile name="Strict" base_name="Base::Reliable" is_default_qos="true">
+      <datawriter_qos><ownership_strength><value>1</value></ownership_strength></datawriter_qos>
       <datawriter_qos topic_filter="A*"><history><kind>KEEP_LAST_HISTORY_QOS</kind></history></datawriter_qos>
       <datawriter_qos topic_filter="AB?"><ownership_strength><value>9</value></ownership_strength></datawriter_qos>
       <datawriter_qos topic_filter="[x-z]"><ownership_strength><value>5</value></ownership_strength></datawriter_qos>
-      <datawriter_qos><ownership_strength><value>1</value></ownership_strength></datawriter_qos>
       <datareader_qos><deadline><period><sec>1</sec></period></deadline></datareader_qos>
       <domainparticipant_qos>
         <entity_factory><autoenable_created_entities>false</autoenable_created_entities></entity_factory>
       </domainparticipant_qos>
     </qos_profile>
     <qos_profile name="Stricter" base_name="Strict">
-      <datareader_qos base_name="Base::Latest"><deadline><period><sec>2</sec></period></deadline></datareader_qos>
+      <datareader_qos base_name="Base::Latest"><deadline><period><sec>2</sec></period></deadline>
+        <history><depth>2</depth></history></datareader_qos>
     </qos_profile>
   </qos_library>
 </dds>"#;
@@ -52,7 +53,7 @@ fn fields_are_inherited_across_libraries() {
     // The base of an entry counts before the entry, and after the base of the profile.
     let qos = provider().datareader_qos("Control::Stricter", "T").unwrap();
     assert_eq!(qos.reliability.kind, ReliabilityQosPolicyKind::Reliable);
-    assert_eq!(qos.history.kind, HistoryQosPolicyKind::KeepLast(1));
+    assert_eq!(qos.history.kind, HistoryQosPolicyKind::KeepLast(2));
     assert_eq!(qos.deadline.period, DdsDuration::from_secs(2));
     assert!(!provider().participant_qos("Control::Stricter").unwrap().entity_factory.autoenable_created_entities);
 }
@@ -150,7 +151,7 @@ fn an_explanation_has_the_origin_of_each_value() {
         "deadline.period = \"2 s\" (qos.xml:30:58)",
         "reliability.kind = \"reliable\" (qos.xml:12:28)",
         "history.kind = \"keep_last\" (qos.xml:16:50)",
-        "history.depth = 1 (qos.xml:16:85)",
+        "history.depth = 2 (qos.xml:31:25)",
     ];
     assert_eq!(shown, expected);
     assert_eq!(values.len(), 28);
