@@ -43,6 +43,8 @@ pub(crate) fn make(session: &StepSession<'_>) -> Result<String> {
 pub(crate) fn document(session: &StepSession<'_>) -> Result<String> {
     let mut command = session.command("cargo");
     command.args(["doc", "--locked", "--no-deps", "--workspace", "--exclude", "spindle-cli"]);
+    // No other package asks for this feature.
+    command.args(["--features", "spindle-dds-core/profiles"]);
     session.run(command.env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(String::new())
 }

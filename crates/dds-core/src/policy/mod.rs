@@ -38,6 +38,8 @@ pub use order::{
     OwnershipStrengthQosPolicy, PresentationQosPolicy, PresentationQosPolicyAccessScopeKind,
 };
 pub use partition::{PartitionMatch, PartitionQosPolicy};
+#[cfg(feature = "profiles")]
+pub(crate) use partition::{example, fits};
 pub use timing::{
     DeadlineQosPolicy, LatencyBudgetQosPolicy, LivelinessQosPolicy, LivelinessQosPolicyKind, TimeBasedFilterQosPolicy,
     TransportPriorityQosPolicy,

@@ -137,8 +137,21 @@ fn class(chars: &[char]) -> Option<(Part, usize)> {
     }
 }
 
+/// Returns a text that a pattern matches. The characters of a class without any are left out.
+#[cfg(feature = "profiles")]
+pub(crate) fn example(pattern: &str) -> String {
+    let char = |part: &Part| match part {
+        Part::Any => None,
+        Part::One => Some('x'),
+        Part::Char(char) => Some(*char),
+        Part::Class(false, ranges) => ranges.first().map(|(from, _)| *from),
+        Part::Class(true, _) => ('!'..='~').find(|char| part.admits(*char)),
+    };
+    parts(pattern).iter().filter_map(char).collect()
+}
+
 /// Returns whether a pattern matches a text. The work is at most the product of both lengths.
-fn fits(pattern: &str, text: &str) -> bool {
+pub(crate) fn fits(pattern: &str, text: &str) -> bool {
     let (parts, text): (Vec<Part>, Vec<char>) = (parts(pattern), text.chars().collect());
     let (mut part, mut at) = (0, 0);
     // The part after the last `*`, and the first character that it may match.

@@ -4,6 +4,8 @@
 //! each other, and those that the driver does not honour ([`Supported`]). [`QosSet::check_change`] refuses
 //! changes that the specification forbids.
 mod check;
+#[cfg(feature = "profiles")]
+pub mod profile;
 mod sets;
 mod supported;
 
