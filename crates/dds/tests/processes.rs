@@ -83,6 +83,9 @@ fn a_process_plays_its_part() {
     let [domain, role, number] = part.split(' ').collect::<Vec<_>>()[..] else { panic!("{part:?}") };
     let (domain, number): (u32, u32) = (domain.parse().unwrap(), number.parse().unwrap());
     let at = participant(domain);
+    if role == "guest" {
+        return visit(&at, number);
+    }
     let exclusive = role == "owner";
     let (publisher, writer) = writer(&at, number as i32, exclusive);
     writer.wait_for_subscriptions(2, WAIT).unwrap();
@@ -101,6 +104,20 @@ fn a_process_plays_its_part() {
         } else {
             publisher.end_coherent_changes().unwrap();
         }
+    }
+}
+
+/// Creates endpoints, writes a little, and drops them again, until the process is killed.
+fn visit(at: &DomainParticipant, number: u32) {
+    for round in 0.. {
+        let topic = ["commands", "other"][round as usize % 2];
+        let keep_all = at.topic::<Command>(topic).reliable().keep_all();
+        let reader = keep_all.clone().reader();
+        let Ok(writer) = keep_all.max_blocking_time(WAIT).writer() else { return };
+        for value in 0..50 {
+            let _ = writer.write(&Command { valve: number, by: number, value });
+        }
+        let _ = reader.map(|reader| reader.take());
     }
 }
 
@@ -182,4 +199,57 @@ fn a_set_of_a_killed_writer_is_whole_or_absent_at_all_readers() {
         assert!(count >= 500 && count.is_multiple_of(SET), "{count} samples in sets of {SET}");
         assert!(of_round.map(|own| own.value).eq(0..count));
     }
+}
+
+#[test]
+fn readers_agree_while_participants_come_and_are_killed() {
+    let domain = domain();
+    // The first participant of the domain is among those that are killed.
+    let mut guests = vec![spawn(domain, "guest", 1)];
+    std::thread::sleep(Duration::from_millis(100));
+    let (one, two) = (participant(domain), participant(domain));
+    let reader = |at: &DomainParticipant| at.topic::<Command>("commands").reliable().keep_all().reader().unwrap();
+    let readers = [reader(&one), reader(&two)];
+    let marker = |at: &DomainParticipant| {
+        let writer = at.topic::<Command>("commands").reliable().max_blocking_time(WAIT).writer().unwrap();
+        writer.wait_for_subscriptions(2, WAIT).unwrap();
+        writer
+    };
+    let mut seen = [Seen::new(), Seen::new()];
+    for round in 2..14 {
+        guests.push(spawn(domain, "guest", round));
+        std::thread::sleep(Duration::from_millis(u64::from(round * 37 % 200)));
+        if round % 3 != 0 {
+            let mut guest = guests.remove(round as usize * 5 % guests.len());
+            guest.kill().unwrap();
+            guest.wait().unwrap();
+        }
+        for (reader, seen) in readers.iter().zip(&mut seen) {
+            seen.extend(reader.take().unwrap().iter().map(|own| (own.info().position, own.data().unwrap())));
+        }
+    }
+    for mut guest in guests {
+        guest.kill().unwrap();
+        guest.wait().unwrap();
+    }
+    // The last sample of all.
+    let last = Command { valve: 0, by: 0, value: 77 };
+    let writer = marker(&one);
+    writer.write(&last).unwrap();
+    for (reader, seen) in readers.iter().zip(&mut seen) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while !seen.iter().any(|(_, own)| own.as_ref() == Some(&last)) {
+            assert!(Instant::now() < end, "after {} samples", seen.len());
+            let _ = reader.wait_for_data(DdsDuration::from_millis(100));
+            seen.extend(reader.take().unwrap().iter().map(|own| (own.info().position, own.data().unwrap())));
+        }
+        seen.sort_by(|a, b| a.0.partial_cmp(&b.0).expect("one order domain"));
+    }
+    let of_both = |seen: &Seen| seen.iter().filter(|(_, own)| own.is_some()).cloned().collect::<Vec<_>>();
+    let (first, second) = (of_both(&seen[0]), of_both(&seen[1]));
+    assert!(first.len() > 100, "{}", first.len());
+    // The second reader may have matched later.
+    let from = first.iter().position(|own| own.0 == second[0].0).expect("both have seen it");
+    assert!(from < first.len() - 50);
+    assert_eq!(first[from..], second[..]);
 }
