@@ -17,11 +17,12 @@ use crate::writer_core::WriterCore;
 use spindle::{
     Batch, Ended, Handler, MemberId, Node, Publisher, SendError, SharedPublisher, SubgroupId, View, ViewChange,
 };
+use spindle_dds_core::cache::ReaderEvent;
 use spindle_dds_core::directory::{
     Applied, Directory, DirectoryCommand, DirectoryEvent, DirectoryMessage, EntityChange,
 };
 use spindle_dds_core::stream::{PlacedEvent, ProcessStreams, StreamEvent, StreamMessage};
-use spindle_dds_core::{DdsError, DdsTime, Guid};
+use spindle_dds_core::{DdsError, DdsTime, Guid, Position};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +61,8 @@ pub(crate) struct Driver {
     writers: HashMap<Guid, Arc<WriterCore>>,
     /// The writers of this process by the numbers that their samples have.
     numbers: HashMap<u32, Arc<WriterCore>>,
+    /// The events of readers that are delivered at the end of an upcall, so that each cache is locked once.
+    inbox: HashMap<Guid, Vec<(Position, ReaderEvent<Payload>)>>,
     /// When readers have something to do.
     wakes: BTreeMap<Guid, DdsTime>,
     /// Whether there may be something to send, to propose or to activate.
@@ -118,6 +121,7 @@ impl Driver {
             readers: HashMap::new(),
             writers: HashMap::new(),
             numbers: HashMap::new(),
+            inbox: HashMap::new(),
             wakes: BTreeMap::new(),
             is_dirty: true,
             is_replanning: true,
@@ -207,12 +211,27 @@ impl Driver {
 
     /// Takes the steps of the streams that have waited for the directory.
     fn advance(&mut self) {
-        let Driver { streams, readers, writers, wakes, .. } = self;
-        let time = now();
-        let faults =
-            streams.advance(|bytes| Payload::from(bytes), |placed| hand_out(placed, readers, writers, wakes, time));
+        let Driver { streams, writers, inbox, .. } = self;
+        let faults = streams.advance(|bytes| Payload::from(bytes), |placed| hand_out(placed, writers, inbox));
+        self.flush();
         if faults > 0 {
             warn!(target: "spindle::dds", faults, "messages of an order domain were none, and were passed over");
+        }
+    }
+
+    /// Delivers the events of the readers.
+    fn flush(&mut self) {
+        let Driver { readers, inbox, wakes, .. } = self;
+        let time = now();
+        for (guid, events) in inbox.iter_mut().filter(|(_, events)| !events.is_empty()) {
+            let Some(reader) = readers.get(guid) else {
+                events.clear();
+                continue;
+            };
+            match reader.deliver(events, time) {
+                Some(at) => drop(wakes.insert(*guid, at)),
+                None => drop(wakes.remove(guid)),
+            }
         }
     }
 
@@ -227,6 +246,7 @@ impl Driver {
             let writers = state.writers.values().chain(&state.closing);
             self.writers = writers.map(|own| (own.guid, Arc::clone(own))).collect();
             self.wakes.retain(|guid, _| self.readers.contains_key(guid));
+            self.inbox.retain(|guid, _| self.readers.contains_key(guid));
         }
         let mut has_room = true;
         if let Some(message) = state.replica.due() {
@@ -431,20 +451,11 @@ fn settle(state: &mut State, command: &DirectoryCommand, applied: &Applied) {
 /// Gives an event to its endpoint.
 fn hand_out(
     PlacedEvent { position, event }: PlacedEvent<Payload>,
-    readers: &HashMap<Guid, Arc<ReaderCore>>,
     writers: &HashMap<Guid, Arc<WriterCore>>,
-    wakes: &mut BTreeMap<Guid, DdsTime>,
-    time: DdsTime,
+    inbox: &mut HashMap<Guid, Vec<(Position, ReaderEvent<Payload>)>>,
 ) {
     match event {
-        StreamEvent::Reader { reader, event } => {
-            let Some(own) = readers.get(&reader) else { return };
-            match own.deliver(position, event, time) {
-                Some(at) => drop(wakes.insert(reader, at)),
-                None if wakes.is_empty() => {}
-                None => drop(wakes.remove(&reader)),
-            }
-        }
+        StreamEvent::Reader { reader, event } => inbox.entry(reader).or_default().push((position, event)),
         StreamEvent::Matched { writer, reader } => {
             writers.get(&writer).into_iter().for_each(|own| own.count_matched(reader, true));
         }
@@ -463,8 +474,7 @@ impl Handler for Driver {
                 }
             }
             Contents::Domain(domain) => {
-                let time = now();
-                let Driver { streams, readers, writers, numbers, wakes, me, is_dirty, is_closing, .. } = self;
+                let Driver { streams, writers, numbers, inbox, me, is_dirty, is_closing, .. } = self;
                 // A fence may need a newer directory. Its subgroup is independent, so it comes.
                 while !streams.is_blocked(domain)
                     && let Some(message) = batch.next()
@@ -474,7 +484,7 @@ impl Handler for Driver {
                         domain,
                         bytes,
                         |bytes| Payload::from(bytes),
-                        |placed| hand_out(placed, readers, writers, wakes, time),
+                        |placed| hand_out(placed, writers, inbox),
                     );
                     if let Err(error) = delivered {
                         warn!(target: "spindle::dds", sender = message.sender_id.0, domain, "{error}");
@@ -489,6 +499,7 @@ impl Handler for Driver {
                         None => *is_dirty = true,
                     }
                 }
+                self.flush();
             }
             Contents::Other => batch.for_each(|_| {}),
         }

@@ -52,10 +52,11 @@ impl ReaderCore {
         Ok(ReaderCore { guid, cache, changed, state, status_condition, conditions })
     }
 
-    /// Delivers an event. Returns when the cache has something to do next.
-    pub(crate) fn deliver(&self, position: Position, event: ReaderEvent<Payload>, now: DdsTime) -> Option<DdsTime> {
+    /// Delivers events, in their order, and empties the list. Returns when the cache has something to do next.
+    pub(crate) fn deliver(&self, events: &mut Vec<(Position, ReaderEvent<Payload>)>, now: DdsTime) -> Option<DdsTime> {
         let mut cache = lock(&self.cache);
-        let effects = cache.deliver(position, event, now);
+        let mut effects = Effects::default();
+        events.drain(..).for_each(|(position, event)| effects.add(cache.deliver(position, event, now)));
         let wake_at = cache.wake_at();
         drop(cache);
         self.count(&effects);

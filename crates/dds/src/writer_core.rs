@@ -1,6 +1,6 @@
 //! A writer without its Rust type: where it sends, and what has been delivered.
 use crate::sync::{Deadline, lock};
-use spindle::{SendError, SharedPublisher};
+use spindle::{Frame, SendError, SharedPublisher};
 use spindle_dds_core::cache::{ChangeKind, SetId};
 use spindle_dds_core::condition::StatusCondition;
 use spindle_dds_core::policy::{PolicyId, ReliabilityQosPolicyKind};
@@ -163,6 +163,15 @@ impl WriterCore {
         sending: &mut Sending,
         message: impl Fn(u32) -> StreamMessage<'m>,
     ) -> Result<bool, DdsError> {
+        // Most messages find room at once, and read no clock.
+        if let Some((publisher, number)) = &mut sending.active
+            && sending.generation == self.generation.load(Ordering::Acquire)
+            && let StreamMessage::Change(change) = message(*number)
+            && try_publish(publisher, &change)
+        {
+            self.sent.fetch_add(1, Ordering::Release);
+            return Ok(true);
+        }
         let timeout = if self.is_reliable { self.max_blocking } else { DdsDuration::ZERO };
         let deadline = Deadline::after(timeout);
         loop {
@@ -341,16 +350,31 @@ impl WriterCore {
     }
 }
 
-/// Sends a message in a frame of the ring, or as an object if it is too long for one.
-fn publish(publisher: &mut SharedPublisher, message: &StreamMessage<'_>, timeout: Duration) -> Result<(), SendError> {
-    let StreamMessage::Change(change) = message else { return publisher.send(&message.encode(), timeout) };
-    let (head, bytes) = (change.header_bytes(), change.header_bytes() + change.payload.len());
+/// Sends a change in a frame of the ring if there is room now. Other cases are for [`publish`].
+fn try_publish(publisher: &mut SharedPublisher, change: &ChangeMessage<'_>) -> bool {
+    let bytes = change.header_bytes() + change.payload.len();
     if bytes as u64 > publisher.message_bytes_max() {
-        return publisher.send(&message.encode(), timeout);
+        return false;
     }
-    let mut frame = publisher.claim(bytes as u64, timeout)?;
+    let Ok(Some(frame)) = publisher.try_claim(bytes as u64) else { return false };
+    fill(frame, change);
+    true
+}
+
+fn fill(mut frame: Frame<'_>, change: &ChangeMessage<'_>) {
+    let head = change.header_bytes();
     change.write_header(&mut frame[..head]);
     frame[head..].copy_from_slice(change.payload);
     frame.commit();
+}
+
+/// Sends a message in a frame of the ring, or as an object if it is too long for one.
+fn publish(publisher: &mut SharedPublisher, message: &StreamMessage<'_>, timeout: Duration) -> Result<(), SendError> {
+    let StreamMessage::Change(change) = message else { return publisher.send(&message.encode(), timeout) };
+    let bytes = change.header_bytes() + change.payload.len();
+    if bytes as u64 > publisher.message_bytes_max() {
+        return publisher.send(&message.encode(), timeout);
+    }
+    fill(publisher.claim(bytes as u64, timeout)?, change);
     Ok(())
 }

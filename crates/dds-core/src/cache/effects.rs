@@ -52,6 +52,18 @@ pub struct Effects {
     pub liveness: Vec<WriterLiveness>,
 }
 
+impl Effects {
+    /// Adds the effects of a later event.
+    pub fn add(&mut self, later: Effects) {
+        let Effects { data_available, rejected, lost, deadlines, liveness } = later;
+        self.data_available |= data_available;
+        self.rejected.extend(rejected);
+        self.lost = self.lost.saturating_add(lost);
+        self.deadlines.extend(deadlines);
+        self.liveness.extend(liveness);
+    }
+}
+
 /// Counters of a cache, for metrics. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounters {
