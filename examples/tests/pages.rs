@@ -72,3 +72,8 @@ fn the_leader_with_a_lease_is_shown_as_it_is() {
 fn the_queue_of_jobs_is_shown_as_it_is() {
     compare("work-queue.md", "work_queue.rs");
 }
+
+#[test]
+fn the_standby_is_shown_as_it_is() {
+    compare("standby.md", "standby.rs");
+}

@@ -47,7 +47,8 @@ pub use spindle_dds_core::{
     matching, policy, qos, status,
 };
 pub use spindle_xcdr as xcdr;
-pub use spindle_xcdr::DdsType;
+pub use spindle_xcdr::DdsTypeOfDds as DdsType;
+pub use spindle_xcdr::traits::DdsType;
 pub use topic::Topic;
 
 /// The examples of the guide, compiled and run as documentation tests.

@@ -13,7 +13,7 @@ mod union;
 
 use attributes::TypeAttributes;
 use proc_macro::TokenStream;
-use proc_macro2::TokenStream as Tokens;
+use proc_macro2::{Group, TokenStream as Tokens, TokenTree};
 use syn::{Data, DataEnum, DeriveInput, Error, Fields, Result, parse_macro_input};
 
 /// Makes a DDS type of a structure or an enumeration.
@@ -64,6 +64,30 @@ use syn::{Data, DataEnum, DeriveInput, Error, Fields, Result, parse_macro_input}
 pub fn dds_type(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     derive(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// As [`DdsType`](dds_type), for packages that depend on `spindle-dds` and not on `spindle-xcdr`. `spindle-dds` exports
+/// it as `DdsType`.
+#[proc_macro_derive(DdsTypeOfDds, attributes(dds))]
+pub fn dds_type_of_dds(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    derive(&input).map_or_else(Error::into_compile_error, through_dds).into()
+}
+
+/// Names the types of `spindle-xcdr` by their path in `spindle-dds`.
+fn through_dds(tokens: Tokens) -> Tokens {
+    tokens
+        .into_iter()
+        .flat_map(|token| match token {
+            TokenTree::Ident(name) if name == "spindle_xcdr" => quote::quote!(spindle_dds::xcdr),
+            TokenTree::Group(group) => {
+                let mut inner = Group::new(group.delimiter(), through_dds(group.stream()));
+                inner.set_span(group.span());
+                TokenTree::Group(inner).into()
+            }
+            other => other.into(),
+        })
+        .collect()
 }
 
 fn derive(input: &DeriveInput) -> Result<Tokens> {

@@ -38,8 +38,14 @@ pub use error::{CdrReadError, CdrWriteError, ReadFault, WriteFault};
 pub use format::{ByteOrder, Extensibility, XcdrVersion};
 pub use key::{KeyHash, KeyHasher, key_bytes, key_size_max};
 pub use plain::{LendError, Plain, lend_sample, plain_encapsulation};
-pub use spindle_xcdr_derive::DdsType;
+pub use spindle_xcdr_derive::{DdsType, DdsTypeOfDds};
 pub use type_object::{TypeHash, TypeObjectError, TypeObjectKind, TypeObjects};
+
+/// The trait without the macro of its name.
+#[doc(hidden)]
+pub mod traits {
+    pub use crate::dds_type::DdsType;
+}
 
 /// Functions that derived code calls.
 #[doc(hidden)]
