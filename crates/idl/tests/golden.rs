@@ -1,0 +1,51 @@
+//! The Rust of each file of the corpus. `UPDATE_GOLDEN=1 cargo test -p spindle-idl --test golden`
+//! writes it anew; read the difference before you commit it.
+use spindle_idl::Compiler;
+use std::path::{Path, PathBuf};
+
+fn corpus() -> Vec<PathBuf> {
+    let folder = Path::new("tests/corpus");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "idl"));
+    files.sort();
+    files
+}
+
+fn compiler() -> Compiler {
+    Compiler::new().include("tests/corpus/include")
+}
+
+#[test]
+fn each_file_of_the_corpus_has_its_rust() {
+    let files = corpus();
+    assert!(files.len() >= 11, "{files:?}");
+    for file in files {
+        let generated = compiler().compile(&[&file]).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(generated.warnings(), [], "{}", file.display());
+        let golden = Path::new("tests/golden").join(file.with_extension("rs").file_name().unwrap());
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::create_dir_all("tests/golden").unwrap();
+            std::fs::write(&golden, generated.rust()).unwrap();
+        }
+        let expected = std::fs::read_to_string(&golden).unwrap_or_default();
+        assert_eq!(generated.rust(), expected, "{}", golden.display());
+    }
+}
+
+#[test]
+fn all_files_together_are_compiled_once_each() {
+    let files = corpus();
+    let generated = compiler().compile(&files).unwrap_or_else(|errors| panic!("{errors}"));
+    let again = compiler().compile(&files).unwrap();
+    assert_eq!(generated.rust(), again.rust());
+    assert_eq!(generated.rust().matches("pub struct Base {").count(), 1);
+    assert_eq!(generated.files().len(), files.len() + 1, "{:?}", generated.files());
+}
+
+#[test]
+fn a_macro_of_the_command_line_selects_a_member() {
+    let compile = |compiler: Compiler| compiler.compile(&["tests/corpus/preprocessor.idl"]).unwrap();
+    assert!(!compile(compiler()).rust().contains("outside"));
+    let generated = compile(compiler().define("FROM_OUTSIDE=double"));
+    assert!(generated.rust().contains("pub outside: f64,"), "{}", generated.rust());
+}
