@@ -14,6 +14,8 @@ pub enum IdlFault {
     Encoding,
     #[error("the file has {bytes} bytes, more than {limit}; split it")]
     FileSize { bytes: u64, limit: usize },
+    #[error("the line has {bytes} bytes, more than {limit}; break it")]
+    LineSize { bytes: usize, limit: usize },
     #[error("the file with its includes has more than {limit} bytes; split it, or guard its includes")]
     UnitSize { limit: usize },
     #[error("no file `{name}`; it was searched in {searched}; add its folder with `-I`")]
@@ -96,7 +98,7 @@ pub enum IdlFault {
     // Constants.
     #[error("{value} is outside of the range of `{kind}`, {low} to {high}; choose another value or type")]
     Range { value: String, kind: String, low: String, high: String },
-    #[error("a value of type {expected} is needed, and this is {got}; write {expected}")]
+    #[error("{expected} is needed here, and this is {got}; change the value")]
     ValueType { expected: String, got: String },
     #[error("the operator `{operator}` can't be applied to {operand}; use numbers")]
     Operand { operator: &'static str, operand: &'static str },
@@ -134,6 +136,8 @@ pub enum IdlFault {
     MemberIdRange { id: u32, limit: u32 },
     #[error("member `{name}` is both `@key` and `@optional`; a key is always present, so remove one of them")]
     KeyOptional { name: String },
+    #[error("`{name}` inherits from `{base}`, so it can't add the key `{member}`; move the member to `{base}`")]
+    KeyInDerived { name: String, base: String, member: String },
     #[error("a member of a union can't be a key; write `switch (@key {discriminator})`")]
     KeyInUnion { discriminator: String },
     #[error("member `{name}` is optional and has a default; an absent member has no value, so remove one of them")]
@@ -182,7 +186,7 @@ pub enum IdlFault {
     AnnotationsExclude { first: String, second: String },
     #[error("`{name}` is no structure; `#pragma keylist` names one that is defined before")]
     KeylistType { name: String },
-    #[error("`{name}` has no member `{member}`{}", hint(.nearest.as_ref()))]
+    #[error("`{name}` has no member `{member}`{}", hint_member(.nearest.as_ref()))]
     KeylistMember { name: String, member: String, nearest: Option<String> },
     #[error("`{name}` has a `@key` or another `#pragma keylist` with other members; keep one of them")]
     KeylistTwice { name: String },
@@ -201,6 +205,13 @@ fn hint_annotation(nearest: Option<&String>) -> String {
     match nearest {
         Some(nearest) => format!("; did you mean `@{nearest}`?"),
         None => "; remove it, or declare it with `@annotation`".to_owned(),
+    }
+}
+
+fn hint_member(nearest: Option<&String>) -> String {
+    match nearest {
+        Some(nearest) => format!("; did you mean `{nearest}`?"),
+        None => "; name one of its own members".to_owned(),
     }
 }
 

@@ -96,7 +96,11 @@ impl Builder<'_> {
 
     fn docs(&self, node: &Node<'_>) -> Vec<String> {
         let place = self.place(node);
-        self.sources.comments_above(place.file, place.line)
+        let before = self.sources.line(place.file, place.line).chars().take(place.column as usize - 1);
+        match before.into_iter().all(char::is_whitespace) {
+            true => self.sources.comments_above(place.file, place.line),
+            false => Vec::new(),
+        }
     }
 
     fn definitions(&mut self, node: Node<'_>) -> Vec<Definition> {

@@ -13,7 +13,7 @@ pub(crate) use unit::Unit;
 
 use crate::error::{Checked, Found};
 use crate::fault::{IdlFault, IdlNotice};
-use crate::limits::{CONDITIONS_MAX, FILE_BYTES_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX, UNIT_BYTES_MAX};
+use crate::limits::{CONDITIONS_MAX, FILE_BYTES_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX, LINE_BYTES_MAX, UNIT_BYTES_MAX};
 use crate::source::{FileId, Place, Sources};
 use comments::Bare;
 use pieces::{is_identifier, pieces};
@@ -116,6 +116,10 @@ impl Preprocessor<'_> {
         while at < text.len() {
             let is_directive = text[at..].lines().next().unwrap_or_default().trim_start().starts_with('#');
             let end = line_end(&text, at, is_directive);
+            if end - at > LINE_BYTES_MAX {
+                let fault = IdlFault::LineSize { bytes: end - at, limit: LINE_BYTES_MAX };
+                return Err((self.sources.place(file, at, at + 1), fault));
+            }
             let is_active = conditions.last().is_none_or(|condition: &Condition| condition.is_active);
             if is_directive {
                 self.directive(file, &text, at, end, &mut conditions)?;

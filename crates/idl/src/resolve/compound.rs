@@ -4,7 +4,7 @@ use super::scope::{Entry, ScopeId};
 use super::{ModuleRules, Resolver};
 use crate::error::Checked;
 use crate::fault::IdlFault;
-use crate::limits::{MEMBERS_MAX, TYPE_DEPTH_MAX};
+use crate::limits::{ERRORS_MAX, MEMBERS_MAX, TYPE_DEPTH_MAX};
 use crate::model::{DataType, Extensibility, IdFrom, ItemId, ItemKind, StructItem, StructMember, Value, hash_id};
 use crate::source::Place;
 use crate::syntax::{Declarator, Definition, Member, Name, ScopedName};
@@ -42,6 +42,9 @@ impl Resolver<'_> {
             members.iter().flat_map(|member| member.declarators.iter().map(move |d| (member, d)))
         {
             let result = self.member(scope, member, declarator, &own, known.last().map(|(_, id, _)| *id));
+            if self.faults.len() >= ERRORS_MAX {
+                break;
+            }
             let Some(made) = self.keep(result) else { continue };
             if let Some(index) = names.insert(made.name.to_ascii_lowercase(), known.len()) {
                 let (other, _, first) = &known[index];
@@ -50,6 +53,10 @@ impl Resolver<'_> {
             } else if let Some(index) = ids.insert(made.id, known.len()) {
                 let (first, second) = (known[index].0.clone(), made.name.clone());
                 self.fault(made.place, IdlFault::MemberIdTwice { first, second, id: made.id });
+            }
+            if let (true, Some(base)) = (made.key, base) {
+                let (name, base, member) = (name.text.clone(), base.text(), made.name.clone());
+                self.fault(made.place, IdlFault::KeyInDerived { name, base, member });
             }
             known.push((made.name.clone(), made.id, made.place));
             own.members.push(made);

@@ -142,9 +142,9 @@ fn integers(operator: &'static str, left: i128, right: i128) -> Result<i128, Idl
 /// Checks that a value fits a type without `typedef`, and converts it.
 fn fit(model: &Model, value: Value, data: &DataType, place: Place) -> Checked<Value> {
     let expected = || match data {
-        DataType::Named(id) => format!("`{}`", model.item(*id).dds_name()),
+        DataType::Named(id) => format!("a value of `{}`", model.item(*id).dds_name()),
         DataType::Primitive(primitive) if primitive.range().is_some() => "an integer".to_owned(),
-        other => format!("`{}`", model.name_of(other)),
+        other => format!("a value of `{}`", model.name_of(other)),
     };
     let wrong = |value: &Value| Err((place, mismatch(&expected(), value)));
     match (data, value) {

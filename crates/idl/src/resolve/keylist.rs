@@ -18,6 +18,10 @@ impl Resolver<'_> {
     /// Makes keys of members. A path such as `position.x` makes `position` a key, and `x` the key of
     /// its structure, which is then the same for all others that contain it.
     pub(super) fn keylist(&mut self, scope: ScopeId, name: &ScopedName, paths: &[(Place, String)]) -> Checked<()> {
+        if !self.faults.is_empty() {
+            // A member may be missing because of them.
+            return Ok(());
+        }
         let no_type = || (name.place, IdlFault::KeylistType { name: name.text() });
         let Entry::Item(id) = self.scopes.find(scope, name, &self.model)? else { return Err(no_type()) };
         let mut keys: BTreeMap<ItemId, BTreeSet<String>> = BTreeMap::from([(id, BTreeSet::new())]);
@@ -51,9 +55,15 @@ impl Resolver<'_> {
             let name = self.model.item(id).dds_name();
             return Err((place, IdlFault::KeylistMember { name, member: part.to_owned(), nearest }));
         };
-        match member.optional {
-            true => Err((place, IdlFault::KeyOptional { name: part.to_owned() })),
-            false => Ok(&member.data),
+        if member.optional {
+            return Err((place, IdlFault::KeyOptional { name: part.to_owned() }));
+        }
+        match own.base {
+            Some(base) => {
+                let (name, base) = (self.model.item(id).dds_name(), self.model.item(base).dds_name());
+                Err((place, IdlFault::KeyInDerived { name, base, member: part.to_owned() }))
+            }
+            None => Ok(&member.data),
         }
     }
 

@@ -70,10 +70,9 @@ impl<'a> Resolver<'a> {
 
     /// Checks what needs all definitions, and returns the model.
     pub(crate) fn finish(mut self) -> (Model, Vec<Found<IdlFault>>, Vec<Found<IdlNotice>>) {
-        for item in &self.model.items {
-            if let ItemKind::Undefined(_) = item.kind {
-                self.faults.push((item.place, IdlFault::Undefined { name: item.dds_name() }));
-            }
+        if self.faults.is_empty() {
+            let items = self.model.items.iter().filter(|item| matches!(item.kind, ItemKind::Undefined(_)));
+            self.faults = items.map(|item| (item.place, IdlFault::Undefined { name: item.dds_name() })).collect();
         }
         if self.faults.is_empty() {
             self.faults = recursion::check(&self.model);

@@ -1,6 +1,7 @@
 //! Scopes: which names are known where.
 use crate::error::{Checked, Found};
 use crate::fault::IdlFault;
+use crate::limits::NEAREST_MAX;
 use crate::model::{ItemId, ItemKind, Model};
 use crate::source::{Place, Sources};
 use crate::syntax::{Name, ScopedName};
@@ -170,8 +171,7 @@ pub(super) fn twice(name: &str, place: Place, other: &str, first_place: Place, s
     if name != other {
         return IdlFault::CaseOnly { name: name.to_owned(), other: other.to_owned(), first };
     }
-    let is_same = (place.file, place.line) == (first_place.file, first_place.line);
-    let guard = if is_same { ", or write `#pragma once` into the file" } else { "" };
+    let guard = if place == first_place { ", or write `#pragma once` into the file" } else { "" };
     IdlFault::Twice { name: name.to_owned(), first, guard }
 }
 
@@ -187,7 +187,10 @@ pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
     if name.len() > 64 {
         return None;
     }
-    let limit = name.chars().count().div_ceil(3);
-    let near = known.filter(|other| other.len().abs_diff(name.len()) <= limit).map(|other| (distance(other), other));
+    let limit = name.chars().count() / 3;
+    let near = known
+        .take(NEAREST_MAX)
+        .filter(|other| other.len().abs_diff(name.len()) <= limit)
+        .map(|other| (distance(other), other));
     near.filter(|(distance, _)| *distance <= limit).min().map(|(_, other)| other.to_owned())
 }

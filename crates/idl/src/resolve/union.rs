@@ -4,7 +4,7 @@ use super::scope::ScopeId;
 use super::{ModuleRules, Resolver};
 use crate::error::Checked;
 use crate::fault::{IdlFault, IdlNotice};
-use crate::limits::MEMBERS_MAX;
+use crate::limits::{ERRORS_MAX, MEMBERS_MAX};
 use crate::model::{DataType, Extensibility, ItemKind, Primitive, UnionCase, UnionItem, Value};
 use crate::source::Place;
 use crate::syntax::{Case, Definition, DefinitionKind, Name};
@@ -37,6 +37,9 @@ impl Resolver<'_> {
         };
         let (mut labels, mut names) = (Vec::new(), BTreeMap::new());
         for case in cases {
+            if self.faults.len() >= ERRORS_MAX {
+                break;
+            }
             let result = self.case(scope, case, &own, &mut labels);
             let Some(made) = self.keep(result) else { continue };
             let key = made.name.to_ascii_lowercase();
@@ -46,12 +49,12 @@ impl Resolver<'_> {
             }
             own.cases.push(made);
         }
-        self.check_cases(name, &mut own, labels.len() as u64, values);
+        self.check_cases(name, &mut own, labels.len() as u64, values, cases.is_empty());
         self.define(id, ItemKind::Union(own));
         Ok(())
     }
 
-    fn check_cases(&mut self, name: &Name, own: &mut UnionItem, labels: u64, values: u64) {
+    fn check_cases(&mut self, name: &Name, own: &mut UnionItem, labels: u64, values: u64, is_empty: bool) {
         let defaults: Vec<Place> = own.cases.iter().filter(|case| case.default).map(|case| case.place).collect();
         if let Some(second) = defaults.get(1) {
             self.fault(*second, IdlFault::DefaultTwice);
@@ -60,7 +63,7 @@ impl Resolver<'_> {
         if let (Some(place), true) = (defaults.first(), labels >= values) {
             self.fault(*place, IdlFault::DefaultUnreachable);
         }
-        if own.cases.is_empty() {
+        if is_empty {
             self.fault(name.place, IdlFault::Empty { what: "the union" });
         }
         if own.cases.len() > MEMBERS_MAX || labels > MEMBERS_MAX as u64 {

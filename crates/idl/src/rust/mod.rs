@@ -21,7 +21,12 @@ pub(crate) fn generate(model: &Model) -> String {
     let (root, paths) = scope::modules(model);
     let plain = layout::plain_structures(model);
     let standard = ["Box", "Option", "String", "Vec"].into_iter().filter(|name| paths.hides(name)).collect();
-    let mut own = Generator { model, paths, plain, hidden: standard, out: String::new(), indent: 0 };
+    let literals = model.items().filter_map(|(id, item)| match &item.kind {
+        ItemKind::Enum(own) => Some((id, literal_names(own))),
+        _ => None,
+    });
+    let literals = literals.collect();
+    let mut own = Generator { model, paths, plain, literals, hidden: standard, out: String::new(), indent: 0 };
     own.module(&root);
     own.out
 }
@@ -30,6 +35,8 @@ struct Generator<'a> {
     model: &'a Model,
     paths: Paths,
     plain: BTreeMap<ItemId, (u64, u64)>,
+    /// The names of the literals of enumerations in Rust.
+    literals: BTreeMap<ItemId, Vec<String>>,
     /// Names of the standard library that a type of the model has.
     hidden: Vec<&'static str>,
     out: String,
@@ -265,7 +272,7 @@ impl Generator<'_> {
         self.dds_line(&words);
         self.line(format!("pub enum {} {{", self.paths.name(id)));
         self.indent += 1;
-        let names = self.literal_names(own);
+        let names = self.literals.get(&id).cloned().unwrap_or_default();
         for (literal, name) in own.literals.iter().zip(&names) {
             self.docs(&literal.docs);
             let mut words = Vec::new();
@@ -279,11 +286,6 @@ impl Generator<'_> {
         self.indent -= 1;
         self.line("}");
         self.default_value(id);
-    }
-
-    fn literal_names(&self, own: &EnumItem) -> Vec<String> {
-        let names: Vec<_> = own.literals.iter().map(|literal| (literal.name.as_str(), Style::Camel)).collect();
-        Given::default().names(&names)
     }
 
     fn bitmask(&mut self, id: ItemId, item: &Item, own: &BitmaskItem) {
@@ -307,6 +309,11 @@ impl Generator<'_> {
             false => self.constant(from, label, discriminator),
         }
     }
+}
+
+fn literal_names(own: &EnumItem) -> Vec<String> {
+    let names: Vec<_> = own.literals.iter().map(|literal| (literal.name.as_str(), Style::Camel)).collect();
+    Given::default().names(&names)
 }
 
 fn unescaped(name: &str) -> &str {

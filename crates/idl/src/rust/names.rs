@@ -125,7 +125,7 @@ mod tests {
             ("RED", "red", "Red"),
             ("Foo_Bar", "foo_bar", "FooBar"),
             ("x", "x", "X"),
-            ("Point3D", "point3d", "Point3d"),
+            ("Point3D", "point3d", "Point3D"),
             ("sensor_msgs", "sensor_msgs", "SensorMsgs"),
             ("_", "_", "_"),
             ("a__b", "a_b", "AB"),

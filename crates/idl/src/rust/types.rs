@@ -1,6 +1,6 @@
 //! Types and values as text.
 use super::Generator;
-use crate::model::{DataType, ItemId, ItemKind, Primitive, Value};
+use crate::model::{DataType, ItemId, Primitive, Value};
 
 impl Generator<'_> {
     /// Returns a type of the standard library, with its path if the model has a type of that name.
@@ -55,10 +55,7 @@ impl Generator<'_> {
             Value::WideCharacter(value) => format!("::spindle_xcdr::Char16({value:#06x})"),
             Value::Text(text) | Value::WideText(text) => format!("{text:?}"),
             Value::Literal(id, index) => {
-                let name = match &self.model.item(*id).kind {
-                    ItemKind::Enum(own) => self.literal_names(own).swap_remove(*index),
-                    _ => String::new(),
-                };
+                let name = self.literals.get(id).and_then(|names| names.get(*index)).map_or("", String::as_str);
                 format!("{}::{name}", self.paths.path(from, *id))
             }
             Value::Bits(id, bits) => format!("{}({bits:#x})", self.paths.path(from, *id)),

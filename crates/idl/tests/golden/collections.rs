@@ -43,7 +43,6 @@ pub mod corpus {
         pub a: i32,
         pub b: [i32; 2],
         pub c: i32,
-        pub wide: Vec<::spindle_xcdr::Char16>,
     }
 
     impl ::core::default::Default for Collections {

@@ -5,9 +5,9 @@ pub const TOP: i32 = 5;
 
 #[allow(clippy::all, dead_code, missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals, unreachable_pub)]
 pub mod corpus {
-    pub const NUMBER: i32 = -12;
+    pub const NUMBER: i32 = 20;
 
-    pub const MASK: u32 = 4294967280;
+    pub const MASK: u32 = 15;
 
     pub const SMALL: u8 = 254;
 
@@ -21,11 +21,7 @@ pub mod corpus {
 
     pub const QUOTE: ::spindle_xcdr::Char8 = ::spindle_xcdr::Char8(b'\'');
 
-    pub const WIDE: ::spindle_xcdr::Char16 = ::spindle_xcdr::Char16(0x20ac);
-
     pub const TEXT: &str = "two parts\tA";
-
-    pub const WIDE_TEXT: &str = "wide";
 
     pub const BIG: i64 = 9223372036854775807;
 
@@ -53,7 +49,7 @@ pub mod corpus {
     #[derive(Clone, Debug, PartialEq, ::spindle_xcdr::DdsType)]
     #[dds(name = "corpus::Sized", final)]
     pub struct Sized {
-        pub data: [i32; 8],
+        pub data: [i32; 22],
         #[dds(bound = 5)]
         pub name: String,
     }

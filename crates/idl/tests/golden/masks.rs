@@ -28,10 +28,10 @@ pub mod corpus {
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ::spindle_xcdr::DdsType)]
-    #[dds(name = "corpus::Wide", bitmask, bit_bound = 32, flags(low = 0, high = 31))]
-    pub struct Wide(pub u32);
+    #[dds(name = "corpus::WideMask", bitmask, bit_bound = 32, flags(low = 0, high = 31))]
+    pub struct WideMask(pub u32);
 
-    impl ::core::default::Default for Wide {
+    impl ::core::default::Default for WideMask {
         fn default() -> Self {
             ::spindle_xcdr::Cdr::missing()
         }
@@ -51,9 +51,8 @@ pub mod corpus {
         pub letter: ::spindle_xcdr::Char8,
         #[dds(default = -2.5)]
         pub number: f64,
-        #[dds(default = Order::Second)]
         pub order: Order,
-        pub wide: Wide,
+        pub wide: WideMask,
     }
 
     impl ::core::default::Default for Masks {

@@ -18,15 +18,15 @@ pub mod corpus {
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, ::spindle_xcdr::DdsType)]
-    #[dds(name = "corpus::Inner", final, plain)]
+    #[dds(name = "corpus::Middle", final, plain)]
     #[repr(C)]
-    pub struct Inner {
+    pub struct Middle {
         #[dds(key)]
         pub x: i32,
         pub y: i32,
     }
 
-    impl ::core::default::Default for Inner {
+    impl ::core::default::Default for Middle {
         fn default() -> Self {
             ::spindle_xcdr::Cdr::missing()
         }
@@ -37,7 +37,7 @@ pub mod corpus {
     #[repr(C)]
     pub struct Outer {
         #[dds(key)]
-        pub inner: Inner,
+        pub middle: Middle,
         #[dds(key)]
         pub z: i32,
     }

@@ -9,7 +9,6 @@ pub mod corpus {
         #[dds(octet)]
         pub o: u8,
         pub c: ::spindle_xcdr::Char8,
-        pub w: ::spindle_xcdr::Char16,
         pub i8_: i8,
         pub u8_: u8,
         pub s: i16,
@@ -29,9 +28,6 @@ pub mod corpus {
         pub text: String,
         #[dds(bound = 8)]
         pub short_text: String,
-        pub wide: ::spindle_xcdr::WideString,
-        #[dds(bound = 4)]
-        pub short_wide: ::spindle_xcdr::WideString,
     }
 
     impl ::core::default::Default for Primitives {

@@ -8,13 +8,10 @@ pub mod sensor {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ::spindle_xcdr::DdsType)]
     #[dds(name = "sensor::Quality")]
     pub enum Quality {
-        /// How a reading came about.
         #[dds(name = "GOOD")]
         Good = 0,
-        /// How a reading came about.
         #[dds(name = "ESTIMATED")]
         Estimated = 4,
-        /// How a reading came about.
         #[dds(name = "BAD", default)]
         Bad = 5,
     }
