@@ -137,7 +137,7 @@ mod by_hand {
         #[dds(element_bound = 4)]
         pub(crate) cells: [[String; 3]; 2],
         #[dds(octet)]
-        pub(crate) bytes: [u8; 4],
+        pub(crate) four: [u8; 4],
         #[dds(octet)]
         pub(crate) blob: Vec<u8>,
         #[dds(octet)]
@@ -226,7 +226,7 @@ fn collections_have_the_bytes_of_those_by_hand() {
         grid: [[1, 2, 3], [4, 5, 6]],
         label: "label".into(),
         cells: cells(),
-        bytes: [1, 2, 3, 4],
+        four: [1, 2, 3, 4],
         blob: vec![5],
         blobs: vec![[6; 4]],
         flags: vec![true, false],
@@ -244,7 +244,7 @@ fn collections_have_the_bytes_of_those_by_hand() {
         grid: [[1, 2, 3], [4, 5, 6]],
         label: "label".into(),
         cells: cells(),
-        bytes: [1, 2, 3, 4],
+        four: [1, 2, 3, 4],
         blob: vec![5],
         blobs: vec![[6; 4]],
         flags: vec![true, false],
@@ -334,7 +334,12 @@ fn keys_and_nesting_come_from_annotations_and_pragmas() {
     assert_eq!(nested(annotations::AlsoTopic::description()), false);
     assert_eq!(nested(annotations::Inside::description()), true);
     assert_eq!((annotations::Topic::KEYED, annotations::Inside::KEYED), (true, false));
-    let keyed = (preprocessor::Extra::KEYED, preprocessor::Outer::KEYED, preprocessor::NoKey::KEYED);
-    assert_eq!((keyed, preprocessor::Middle::KEYED), ((true, true, false), true));
+    assert_eq!((preprocessor::Extra::KEYED, preprocessor::NoKey::KEYED), (true, false));
+    use golden::beyond::beyond::{Keyed, KeyedByUnion, Middle, Order, Outer};
+    assert_eq!((Outer::KEYED, Middle::KEYED, Keyed::KEYED, KeyedByUnion::KEYED), (true, true, true, true));
+    let value = Outer { middle: Middle { x: 1, y: 2 }, z: 3 };
+    let key = encode_key_sample(&value, SampleFormat { order: ByteOrder::Big, ..SampleFormat::default() }).unwrap();
+    assert_eq!(key[4..], [0, 0, 0, 1, 0, 0, 0, 3]);
+    round_trip(&KeyedByUnion { choice: Keyed::Y(Order::Second, 1), value: 2 });
     assert_eq!(preprocessor::Extra::default().data.len(), 5);
 }

@@ -90,6 +90,66 @@ pub mod beyond {
         }
     }
 
+    #[derive(Clone, Copy, Debug, PartialEq, ::spindle_xcdr::DdsType)]
+    #[dds(name = "beyond::Middle", final, plain)]
+    #[repr(C)]
+    pub struct Middle {
+        #[dds(key)]
+        pub x: i32,
+        pub y: i32,
+    }
+
+    impl ::core::default::Default for Middle {
+        fn default() -> Self {
+            ::spindle_xcdr::Cdr::missing()
+        }
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, ::spindle_xcdr::DdsType)]
+    #[dds(name = "beyond::Outer", final, plain)]
+    #[repr(C)]
+    pub struct Outer {
+        #[dds(key)]
+        pub middle: Middle,
+        #[dds(key)]
+        pub z: i32,
+    }
+
+    impl ::core::default::Default for Outer {
+        fn default() -> Self {
+            ::spindle_xcdr::Cdr::missing()
+        }
+    }
+
+    #[derive(Clone, Debug, PartialEq, ::spindle_xcdr::DdsType)]
+    #[dds(name = "beyond::Keyed", union, appendable, discriminator = Order, discriminator_key)]
+    pub enum Keyed {
+        #[dds(name = "x", case = Order::First)]
+        X(i32),
+        #[dds(name = "y", default, octet)]
+        Y(Order, u8),
+    }
+
+    impl ::core::default::Default for Keyed {
+        fn default() -> Self {
+            ::spindle_xcdr::Cdr::missing()
+        }
+    }
+
+    #[derive(Clone, Debug, PartialEq, ::spindle_xcdr::DdsType)]
+    #[dds(name = "beyond::KeyedByUnion", final)]
+    pub struct KeyedByUnion {
+        #[dds(key)]
+        pub choice: Keyed,
+        pub value: i32,
+    }
+
+    impl ::core::default::Default for KeyedByUnion {
+        fn default() -> Self {
+            ::spindle_xcdr::Cdr::missing()
+        }
+    }
+
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ::spindle_xcdr::DdsType)]
     #[dds(name = "beyond::Signed")]
     pub enum Signed {

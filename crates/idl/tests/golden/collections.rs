@@ -34,7 +34,7 @@ pub mod corpus {
         #[dds(element_bound = 4)]
         pub cells: [[String; 3]; 2],
         #[dds(octet)]
-        pub bytes: Bytes,
+        pub four: Bytes,
         #[dds(octet)]
         pub blob: Blob,
         #[dds(octet)]

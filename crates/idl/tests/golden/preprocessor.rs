@@ -18,37 +18,6 @@ pub mod corpus {
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, ::spindle_xcdr::DdsType)]
-    #[dds(name = "corpus::Middle", final, plain)]
-    #[repr(C)]
-    pub struct Middle {
-        #[dds(key)]
-        pub x: i32,
-        pub y: i32,
-    }
-
-    impl ::core::default::Default for Middle {
-        fn default() -> Self {
-            ::spindle_xcdr::Cdr::missing()
-        }
-    }
-
-    #[derive(Clone, Copy, Debug, PartialEq, ::spindle_xcdr::DdsType)]
-    #[dds(name = "corpus::Outer", final, plain)]
-    #[repr(C)]
-    pub struct Outer {
-        #[dds(key)]
-        pub middle: Middle,
-        #[dds(key)]
-        pub z: i32,
-    }
-
-    impl ::core::default::Default for Outer {
-        fn default() -> Self {
-            ::spindle_xcdr::Cdr::missing()
-        }
-    }
-
-    #[derive(Clone, Copy, Debug, PartialEq, ::spindle_xcdr::DdsType)]
     #[dds(name = "corpus::NoKey", final, plain)]
     #[repr(C)]
     pub struct NoKey {

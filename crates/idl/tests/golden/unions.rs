@@ -42,7 +42,7 @@ pub mod corpus {
     }
 
     #[derive(Clone, Debug, PartialEq, ::spindle_xcdr::DdsType)]
-    #[dds(name = "corpus::ByColor", union, appendable, discriminator = Color, discriminator_key)]
+    #[dds(name = "corpus::ByColor", union, appendable, discriminator = Color)]
     pub enum ByColor {
         #[dds(name = "thick", case = Color::Red)]
         Thick(f64),
@@ -108,7 +108,6 @@ pub mod corpus {
     #[dds(name = "corpus::Unions", appendable)]
     pub struct Unions {
         pub number: ByNumber,
-        #[dds(key)]
         pub color: ByColor,
         pub booleans: Vec<ByBoolean>,
         pub character: ByCharacter,
