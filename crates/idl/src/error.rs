@@ -19,7 +19,7 @@ pub type IdlError = Diagnostic<IdlFault>;
 /// A warning about an IDL file.
 pub type IdlWarning = Diagnostic<IdlNotice>;
 
-/// What was found, before the lines are looked up.
+/// A fault or a notice with its place, before the line is looked up.
 pub(crate) type Found<K> = (Place, K);
 /// The result of a part that ends at its first error.
 pub(crate) type Checked<T> = Result<T, Found<IdlFault>>;

@@ -1,8 +1,8 @@
-//! What can be wrong in IDL files, and what deserves a warning.
+//! The errors and warnings about IDL files.
 //!
 //! Each text says what is wrong and what to do. The position is in [`Diagnostic`](crate::Diagnostic).
 
-/// What is wrong in an IDL file.
+/// A mistake in an IDL file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the texts say what the fields are")]
@@ -190,8 +190,6 @@ pub enum IdlFault {
     KeylistMember { name: String, member: String, nearest: Option<String> },
     #[error("`{name}` has a `@key` or another `#pragma keylist` with other members; keep one of them")]
     KeylistTwice { name: String },
-    #[error("the name `{name}` occurs twice in Rust; rename one of its definitions")]
-    RustName { name: String },
 }
 
 fn hint(nearest: Option<&String>) -> String {
@@ -215,7 +213,7 @@ fn hint_member(nearest: Option<&String>) -> String {
     }
 }
 
-/// What deserves a warning: the output is valid, and may be another one than intended.
+/// A reason for a warning: the output is valid, and may differ from what was intended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the texts say what the fields are")]

@@ -127,7 +127,7 @@ pub(crate) struct Enumerator {
     pub(crate) name: Name,
 }
 
-/// A definition with what stands in front of it.
+/// A definition with its annotations and documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct Definition {
     pub(crate) annotations: Vec<Annotation>,

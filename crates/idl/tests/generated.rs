@@ -330,9 +330,9 @@ fn keys_and_nesting_come_from_annotations_and_pragmas() {
         TypeBody::Struct(own) => own.nested,
         other => panic!("{other:?}"),
     };
-    assert_eq!(nested(annotations::Topic::description()), false);
-    assert_eq!(nested(annotations::AlsoTopic::description()), false);
-    assert_eq!(nested(annotations::Inside::description()), true);
+    assert!(!nested(annotations::Topic::description()));
+    assert!(!nested(annotations::AlsoTopic::description()));
+    assert!(nested(annotations::Inside::description()));
     assert_eq!((annotations::Topic::KEYED, annotations::Inside::KEYED), (true, false));
     assert_eq!((preprocessor::Extra::KEYED, preprocessor::NoKey::KEYED), (true, false));
     use golden::beyond::beyond::{Keyed, KeyedByUnion, Middle, Order, Outer};

@@ -6,7 +6,7 @@ use crate::model::{Extensibility, Value};
 use crate::source::Place;
 use crate::syntax::{Annotation, Expression, ExpressionKind};
 
-/// What an annotation stands in front of.
+/// The kind of definition that an annotation belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Module,

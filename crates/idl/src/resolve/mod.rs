@@ -25,7 +25,7 @@ use keylist::Keylists;
 use scope::{Entry, ScopeId, Scopes, at};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a module says of the types in it.
+/// The rules of a module for the types in it.
 #[derive(Clone, Copy, Debug, Default)]
 struct ModuleRules {
     nested: bool,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// A module; 0 is outside of all modules.
 pub(super) type ScopeId = usize;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Module(ScopeId),

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) enum Style {
     /// `some_field`.
     Snake,
+    /// `some_module`, which may not hide a primitive type.
+    Module,
     /// `SomeType`.
     Camel,
     /// `SOME_CONSTANT`.
@@ -47,18 +49,19 @@ fn convert(name: &str, style: Style) -> String {
     let words = words(name);
     let converted = match style {
         Style::Kept => name.to_owned(),
-        Style::Snake => words.iter().map(|word| word.to_lowercase()).collect::<Vec<_>>().join("_"),
+        Style::Snake | Style::Module => words.iter().map(|word| word.to_lowercase()).collect::<Vec<_>>().join("_"),
         Style::Upper => words.iter().map(|word| word.to_uppercase()).collect::<Vec<_>>().join("_"),
         Style::Camel => words.iter().map(|word| capitalised(word)).collect(),
     };
     match converted.is_empty() || converted.starts_with(|c: char| c.is_ascii_digit()) {
         true => name.to_owned(),
+        false if style == Style::Module && PRIMITIVES.contains(&converted.as_str()) => format!("{converted}_"),
         false => converted,
     }
 }
 
-/// Splits a name at underscores, and where a capital letter follows a small letter or a digit, or
-/// begins a word after capital letters.
+/// Splits a name into words. A word begins after an underscore, at an uppercase character after a
+/// lowercase one, and at an uppercase character before a lowercase one.
 fn words(name: &str) -> Vec<String> {
     let characters: Vec<char> = name.chars().collect();
     let (mut words, mut word) = (Vec::new(), String::new());
@@ -97,8 +100,6 @@ fn escaped(name: &str) -> String {
     match name {
         "_" => "__".to_owned(),
         "self" | "Self" | "super" | "crate" => format!("{name}_"),
-        // As names of modules they would hide the types.
-        name if PRIMITIVES.contains(&name) => format!("{name}_"),
         name if KEYWORDS.contains(&name) => format!("r#{name}"),
         name => name.to_owned(),
     }

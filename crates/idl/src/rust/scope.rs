@@ -11,7 +11,7 @@ pub(super) struct Module {
     pub(super) entries: Vec<Entry>,
 }
 
-/// What a module contains.
+/// A part of a module.
 #[derive(Debug)]
 pub(super) enum Entry {
     Item(ItemId),
@@ -57,7 +57,7 @@ fn give_names(model: &Model, module: &mut Module, paths: &mut Paths, path: &[Str
         .entries
         .iter()
         .map(|entry| match entry {
-            Entry::Module(name, _) => (name.clone(), Style::Snake),
+            Entry::Module(name, _) => (name.clone(), Style::Module),
             Entry::Item(id) => {
                 let item = model.item(*id);
                 let style = if matches!(item.kind, ItemKind::Constant(..)) { Style::Upper } else { Style::Camel };
