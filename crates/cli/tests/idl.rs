@@ -21,7 +21,7 @@ fn rust_is_printed_or_written_and_checked() {
     assert_eq!(std::fs::read_to_string(scratch.path("sensor.rs")).unwrap(), printed);
     run(&scratch, &["sensor.idl", "-o", "sensor.rs", "--check"], 0);
     let other = ["sensor.idl", "-o", "sensor.rs", "--check", "--default-extensibility", "mutable"];
-    let error = run(&scratch, &other, 1).error();
+    let error = run(&scratch, &other, 1).errors.join("\n");
     assert!(error.contains("sensor.rs differs from the IDL; run again without --check"), "{error}");
     assert!(run(&scratch, &["sensor.idl", "--check"], 0).stdout.is_empty());
 }

@@ -106,7 +106,8 @@ fn busy(chance: &mut Chance, qos: &DataReaderQos, subscriber: &SubscriberQos) ->
         let change = change(guid, kind, key, number, reader.now);
         match chance.below(6) {
             0 => reader.event(in_set(guid, 1 + chance.below(2) as u64, change)),
-            1 => reader.event(ReaderEvent::WriterDeparted(writer(spindle_dds_core::Guid([number; 16]), 1), WriterEnd::Lost)),
+            1 => reader
+                .event(ReaderEvent::WriterDeparted(writer(spindle_dds_core::Guid([number; 16]), 1), WriterEnd::Lost)),
             _ => reader.event(ReaderEvent::Change(change)),
         }
     }
