@@ -49,3 +49,33 @@ fn a_macro_of_the_command_line_selects_a_member() {
     let generated = compile(compiler().define("FROM_OUTSIDE=double"));
     assert!(generated.rust().contains("pub outside: f64,"), "{}", generated.rust());
 }
+
+/// Runs as a build script when another test starts it; otherwise there is no `OUT_DIR`.
+#[test]
+fn a_build_script_needs_a_folder() {
+    if std::env::var_os("OUT_DIR").is_some() {
+        compiler().build(&["tests/corpus/inheritance.idl"]).unwrap();
+        return;
+    }
+    let error = spindle_idl::build(&["tests/corpus/sensor.idl"]).unwrap_err();
+    assert_eq!(error.to_string(), "the variable OUT_DIR is not set; call `build` in a build script");
+    let none: [&str; 0] = [];
+    assert_eq!(spindle_idl::build(&none).unwrap_err().to_string(), "no file is named; name at least one");
+}
+
+#[test]
+fn a_build_script_writes_its_output_and_names_all_files() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("out-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut script = std::process::Command::new(std::env::current_exe().unwrap());
+    let script = script.args(["--exact", "--nocapture", "a_build_script_needs_a_folder"]).env("OUT_DIR", &folder);
+    let output = script.output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let written = std::fs::read_to_string(folder.join("inheritance.rs"));
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(output.status.success(), "{printed}");
+    for file in ["tests/corpus/inheritance.idl", "tests/corpus/include/common.idl"] {
+        assert!(printed.contains(&format!("cargo::rerun-if-changed={file}\n")), "{printed}");
+    }
+    assert_eq!(written.unwrap(), std::fs::read_to_string("tests/golden/inheritance.rs").unwrap());
+}

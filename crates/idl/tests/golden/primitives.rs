@@ -9,20 +9,28 @@ pub mod corpus {
         #[dds(octet)]
         pub o: u8,
         pub c: ::spindle_xcdr::Char8,
-        pub i8_: i8,
-        pub u8_: u8,
+        #[dds(name = "i8_")]
+        pub i8: i8,
+        #[dds(name = "u8_")]
+        pub u8: u8,
         pub s: i16,
-        pub i16_: i16,
+        #[dds(name = "i16_")]
+        pub i16: i16,
         pub us: u16,
-        pub u16_: u16,
+        #[dds(name = "u16_")]
+        pub u16: u16,
         pub l: i32,
-        pub i32_: i32,
+        #[dds(name = "i32_")]
+        pub i32: i32,
         pub ul: u32,
-        pub u32_: u32,
+        #[dds(name = "u32_")]
+        pub u32: u32,
         pub ll: i64,
-        pub i64_: i64,
+        #[dds(name = "i64_")]
+        pub i64: i64,
         pub ull: u64,
-        pub u64_: u64,
+        #[dds(name = "u64_")]
+        pub u64: u64,
         pub f: f32,
         pub d: f64,
         pub text: String,
