@@ -50,6 +50,13 @@ fn a_macro_of_the_command_line_selects_a_member() {
     assert!(generated.rust().contains("pub outside: f64,"), "{}", generated.rust());
 }
 
+#[test]
+fn code_in_comments_is_no_test_of_the_crate() {
+    let text = "/// Text:\n///     x = 1\n/// ```\n/// y\n/// ```\nstruct A { long x; };\n";
+    let generated = Compiler::new().compile_text("a.idl", text).unwrap();
+    assert!(generated.rust().contains("\n/// Text:\n/// x = 1\n/// y\n#[allow"), "{}", generated.rust());
+}
+
 /// Runs as a build script when another test starts it; otherwise there is no `OUT_DIR`.
 #[test]
 fn a_build_script_needs_a_folder() {

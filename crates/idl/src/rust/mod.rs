@@ -55,8 +55,10 @@ impl Generator<'_> {
         self.out.push('\n');
     }
 
+    /// Writes documentation. Indented or fenced lines would be tests of the crate that has the output.
     fn docs(&mut self, docs: &[String]) {
-        for line in docs {
+        let is_fence = |line: &&str| line.starts_with("```") || line.starts_with("~~~");
+        for line in docs.iter().map(|line| line.trim_start()).filter(|line| !is_fence(line)) {
             self.line(format!("/// {line}").trim_end());
         }
     }
