@@ -13,6 +13,7 @@ mod clock;
 mod config;
 mod demo;
 mod exit;
+mod idl;
 mod leave_evict;
 mod lines;
 mod log;
@@ -147,6 +148,12 @@ enum Command {
     /// Searches for histories that break the protocol, in a simulator: many seeds, or one with its
     /// history
     Sim(sim::Args),
+    /// Compiles IDL files: the data types of DDS, in Rust
+    ///
+    /// The output has a module for each module of the files, and a type with the derive `DdsType` of
+    /// spindle-xcdr for each of their types. Each error is printed with its file, line and column. A
+    /// build script calls `spindle_idl::build` instead.
+    Idl(idl::Args),
     /// Prints the completion script of a shell
     Completions(pages::Completions),
     /// Prints the manual
@@ -174,6 +181,7 @@ fn main() -> ExitCode {
         Command::Config(command) => config::run(command),
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),
+        Command::Idl(args) => idl::run(&args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),
         Command::DemoMember(args) => demo::child::run(args),

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 const FIRST_GROUP: &str = include_str!("../../../docs/guide/first-group.md");
 const CLI: &str = include_str!("../../../docs/guide/cli.md");
+const IDL: &str = include_str!("../../../docs/guide/idl.md");
 const LOG: &str = include_str!("../../../docs/guide/log.md");
 const BACKUP: &str = include_str!("../../../docs/guide/backup.md");
 const CONFIGURATION: &str = include_str!("../../../docs/guide/configuration.md");
@@ -21,8 +22,8 @@ const TUNING: &str = include_str!("../../../docs/guide/tuning.md");
 const MONITORING: &str = include_str!("../../../docs/guide/monitoring.md");
 const PERFORMANCE: &str = include_str!("../../../docs/performance.md");
 /// The pages whose commands are checked to have their flags.
-const PAGES: [&str; 10] =
-    [FIRST_GROUP, CLI, BACKUP, CONFIGURATION, CAST, HOSTS, TROUBLESHOOTING, TUNING, MONITORING, PERFORMANCE];
+const PAGES: [&str; 11] =
+    [FIRST_GROUP, CLI, IDL, BACKUP, CONFIGURATION, CAST, HOSTS, TROUBLESHOOTING, TUNING, MONITORING, PERFORMANCE];
 
 /// Returns the contents of the blocks in `language` of a page, in order.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
@@ -140,6 +141,17 @@ fn the_reference_shows_the_changes_of_a_view() {
     for done in Running::all_done(members) {
         done.expect(0);
     }
+}
+
+#[test]
+fn the_page_on_idl_shows_a_mistake() {
+    let scratch = Scratch::new();
+    let file = block(IDL, "idl", "module sensor");
+    scratch.file("sensor.idl", file.as_bytes());
+    let rust = run(&scratch, "spindle idl sensor.idl");
+    assert!(rust.contains("pub sensor_id: i32,") && rust.contains("/// A reading of a sensor."), "{rust}");
+    scratch.file("sensor.idl", file.replace("Quality quality", "Qality quality").as_bytes());
+    assert_eq!(run(&scratch, "spindle idl sensor.idl || true"), block(IDL, "text", "Qality"));
 }
 
 #[test]

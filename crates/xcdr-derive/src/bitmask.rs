@@ -4,6 +4,7 @@ use crate::tokens;
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
 use std::collections::BTreeMap;
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Error, Fields, Ident, Result, Type};
 
@@ -42,7 +43,7 @@ pub(crate) fn derive(input: &DeriveInput, attributes: &TypeAttributes, fields: &
             let message = format!("flags `{other}` and `{flag}` have the same position {position}");
             return Err(Error::new(literal.span(), message));
         }
-        flags.push((flag, flag.to_string(), position));
+        flags.push((flag, flag.unraw().to_string(), position));
     }
     let own = &input.ident;
     let name = tokens::type_name(input, attributes);
@@ -57,7 +58,7 @@ pub(crate) fn derive(input: &DeriveInput, attributes: &TypeAttributes, fields: &
     });
     let descriptions = flags.iter().map(|(_, name, position)| quote!((::std::string::String::from(#name), #position)));
     Ok(quote! {
-        #[allow(dead_code, unreachable_pub)]
+        #[allow(dead_code, non_upper_case_globals, unreachable_pub)]
         impl #own {
             #(#constants)*
         }

@@ -295,6 +295,15 @@ impl<T: Bounded, const N: usize> ElementBounded for [T; N] {
     }
 }
 
+impl<T, const N: usize, const M: usize> ElementBounded for [[T; N]; M]
+where
+    [T; N]: ElementBounded,
+{
+    fn element_exceeded(&self, bound: u32) -> Option<(u64, u32)> {
+        self.iter().find_map(|element| element.element_exceeded(bound))
+    }
+}
+
 impl<T: ElementBounded> ElementBounded for Box<T> {
     fn element_exceeded(&self, bound: u32) -> Option<(u64, u32)> {
         T::element_exceeded(self, bound)

@@ -290,3 +290,27 @@ fn a_key_hash_is_the_key_in_big_endian_or_its_md5() {
     assert_eq!(hasher.hash(&Longer { name: "a".into() }).unwrap().to_string(), "17bccba5c67b0746940ff9dfd356e745");
     assert_eq!(KeyHasher::<Old>::default().hash(&Old { a: 1 }).unwrap(), KeyHash::NONE);
 }
+
+#[test]
+fn elements_of_arrays_of_arrays_have_bounds() {
+    #[derive(Debug, DdsType)]
+    #[dds(final)]
+    struct Grid {
+        #[dds(element_bound = 2)]
+        cells: [[String; 2]; 1],
+    }
+    let grid = |text: &str| Grid { cells: [[String::new(), text.into()]] };
+    assert!(encode_sample(&grid("ab"), SampleFormat::default()).is_ok());
+    let error = encode_sample(&grid("abc"), SampleFormat::default()).unwrap_err();
+    assert_eq!((error.member(), error.fault()), ("cells".into(), &WriteFault::Bound { length: 3, bound: 2 }));
+}
+
+#[test]
+fn a_flag_may_be_a_keyword() {
+    #[derive(Clone, Copy, Debug, PartialEq, DdsType)]
+    #[dds(bitmask, flags(r#type = 1))]
+    struct Kinds(u8);
+    assert_eq!(Kinds::r#type, Kinds(2));
+    let TypeBody::Bitmask(own) = &Kinds::description().named_root().unwrap().body.clone() else { panic!() };
+    assert_eq!(own.flags, [("type".to_owned(), 1)]);
+}
