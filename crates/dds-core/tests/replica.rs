@@ -98,12 +98,12 @@ impl World {
             leaders: BTreeMap::new(),
             counts: Counts::default(),
         };
-        world.begin(first);
+        world.begin(first, &mut Dice(seed));
         world
     }
 
-    /// Begins an epoch with the members that are left, and others that come.
-    fn begin(&mut self, joining: usize) {
+    /// Begins an epoch with the members that are left, and others that come, at any rank.
+    fn begin(&mut self, joining: usize, dice: &mut Dice) {
         for _ in 0..joining {
             let process = Process {
                 replica: DirectoryReplica::new(self.next),
@@ -113,7 +113,7 @@ impl World {
                 expelled: BTreeSet::new(),
             };
             self.processes.insert(self.next, process);
-            self.members.push(self.next);
+            self.members.insert(dice.below(self.members.len() + 1), self.next);
             self.next += 1;
         }
         // Views have gaps: not all of them begin an epoch.
@@ -140,7 +140,7 @@ impl World {
             let member = self.members.remove(dice.below(self.members.len()));
             self.processes.remove(&member);
         }
-        self.begin(joining);
+        self.begin(joining, dice);
     }
 
     /// Lets the group order the next message of a member.
@@ -308,7 +308,8 @@ impl World {
         assert_eq!(leaders.len(), 1, "seed {seed}: {leaders:?} lead");
         for member in &self.members {
             let directory = self.processes[member].replica.directory();
-            let directory = directory.unwrap_or_else(|| panic!("seed {seed}: member {member} never gets the directory"));
+            let directory =
+                directory.unwrap_or_else(|| panic!("seed {seed}: member {member} never gets the directory"));
             let present: Vec<(u64, u64)> = self.members.iter().map(|id| (*id, 1)).collect();
             assert_eq!(directory.absent(&present), vec![], "seed {seed}: participants of processes that are gone");
         }
