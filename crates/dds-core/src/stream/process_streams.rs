@@ -88,15 +88,13 @@ impl ProcessStreams {
                 if let Some(epoch) = &tracked.epoch {
                     stream.begin_epoch::<()>(&epoch.members, |_| {});
                 }
-                tracked.stream = Some(stream);
+                (tracked.stream, tracked.left_out) = (Some(stream), None);
             }
         }
-        for domain in self.planned.difference(&planned) {
-            if let Some(tracked) = self.domains.get_mut(domain) {
-                tracked.left_out = Some(self.known);
-                if tracked.epoch.is_none() {
-                    self.strays += tracked.drop_stream();
-                }
+        for (_, tracked) in self.domains.iter_mut().filter(|(domain, _)| !planned.contains(domain)) {
+            tracked.left_out = Some(self.known);
+            if tracked.epoch.is_none() {
+                self.strays += tracked.drop_stream();
             }
         }
         self.planned = planned;
