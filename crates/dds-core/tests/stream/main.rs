@@ -146,12 +146,13 @@ fn run(seeds: std::ops::Range<u64>, leader: Leader) -> BTreeMap<&'static str, us
     for seed in seeds {
         let mut dice = Dice(seed);
         let mut world = World::new(seed, leader, seed % 2 == 0);
-        for step in 0..1200 {
+        let join_at = 300 + dice.below(1000);
+        for step in 0..2000 {
             world.step(&mut dice);
-            if step == 300 + dice.below(300) {
+            if step == join_at {
                 world.join(PROCESSES - 1);
             }
-            if step == 800 && seed % 3 == 0 {
+            if step == 1400 && seed % 3 == 0 {
                 // The first process is the one with coherent sets.
                 world.crash([0, 0, 1, 2][dice.below(4)], &mut dice);
             }

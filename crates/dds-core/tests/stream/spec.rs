@@ -19,8 +19,8 @@ pub(crate) enum Named {
 }
 
 /// The part of an endpoint in a domain.
-#[derive(Default, Debug)]
-pub(crate) struct Endpoint {
+#[derive(Default)]
+struct Endpoint {
     /// The writers that match, if it is a reader.
     writers: BTreeMap<Guid, (i32, bool)>,
     /// The readers that match, if it is a writer.
@@ -30,8 +30,8 @@ pub(crate) struct Endpoint {
 }
 
 /// An order domain at a process.
-#[derive(Default, Debug)]
-pub(crate) struct Domain {
+#[derive(Default)]
+struct Domain {
     taken: VecDeque<Named>,
     is_in: bool,
     members: Vec<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct Domain {
 pub(crate) struct Spec {
     member: u64,
     known: u64,
-    pub(crate) domains: BTreeMap<u32, Domain>,
+    domains: BTreeMap<u32, Domain>,
 }
 
 /// Returns whether the plan of a domain names a process.

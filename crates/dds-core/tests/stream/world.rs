@@ -259,7 +259,7 @@ impl World {
             assert_eq!(
                 process.streams.is_blocked(*domain),
                 is_waiting,
-                "seed {seed}: process {index}, domain {domain} \nPS {:?}\nSP {:?}\nV {:?}",process.streams, process.spec.domains.get(domain), self.versions.iter().map(|(v,d)|(*v,d.plan(*domain).map(|p|(p.version,&p.members,&p.observers)))).collect::<Vec<_>>()
+                "seed {seed}: process {index}, domain {domain}"
             );
         }
     }
@@ -503,17 +503,28 @@ impl World {
         !absent.is_empty()
     }
 
+    /// Returns the domains that have had a subgroup, or have a plan.
+    fn domains(&self) -> Vec<u32> {
+        let plans = self.reference.plans().map(|plan| plan.domain);
+        plans.chain(self.steps.keys().copied()).collect::<BTreeSet<u32>>().into_iter().collect()
+    }
+
     pub(crate) fn step(&mut self, dice: &mut Dice) {
         let index = dice.below(PROCESSES);
-        let domain = dice.below(6) as u32;
-        match dice.below(24) {
+        let domains = self.domains();
+        // The newest domains are those with a plan.
+        let domain = match domains.len() {
+            0 => 0,
+            count => domains[count - 1 - dice.below(count.min(3))],
+        };
+        match dice.below(32) {
             0 => self.draw(index, dice),
             1..4 => drop(self.apply(index)),
-            4 => drop(self.fence(index)),
-            5..8 => self.send(index, dice),
-            8 => drop(self.change_view(domain, dice)),
-            9..12 => drop(self.order(domain, index as u64)),
-            12 => drop(dice.below(8) == 0 && self.expel()),
+            4..6 => drop(self.fence(index)),
+            6..12 => self.send(index, dice),
+            12..14 => drop(self.change_view(domain, dice)),
+            14..20 => drop(self.order(domain, index as u64)),
+            20 => drop(dice.below(8) == 0 && self.expel()),
             _ => drop(self.deliver(index, domain, dice)),
         }
     }
@@ -523,8 +534,7 @@ impl World {
         let mut any = true;
         while any {
             any = self.expel();
-            let domains: BTreeSet<u32> =
-                self.steps.keys().copied().chain(self.reference.plans().map(|plan| plan.domain)).collect();
+            let domains = self.domains();
             for index in 0..PROCESSES {
                 any |= self.apply(index) | self.fence(index);
                 for domain in &domains {
