@@ -1,5 +1,6 @@
 //! Order domains at several processes, through changes of the view: every reader gets what the directory says,
 //! whichever process is how far, and whichever plan a view follows.
+mod scripts;
 mod spec;
 mod world;
 
@@ -24,6 +25,7 @@ fn net(seen: &[(usize, Seen)]) -> Vec<(usize, Seen)> {
                 Seen::Alive(guid, alive) => matched.get_mut(guid).expect("it matches").1 = *alive,
                 Seen::Unmatched(guid, gone) => {
                     assert!(matched.remove(guid).is_some(), "{guid} did not match");
+                    assert!(before.contains_key(guid), "{guid} matched for no time");
                     ends.insert(*guid, *gone);
                 }
                 Seen::Publication(guid, true) => assert!(readers.insert(*guid), "{guid} matches already"),
@@ -43,7 +45,7 @@ fn net(seen: &[(usize, Seen)]) -> Vec<(usize, Seen)> {
 }
 
 /// Compares all that the endpoints got with the specification.
-fn check_events(world: &World) {
+pub(crate) fn check_events(world: &World) {
     let seed = world.seed;
     for (index, process) in world.processes.iter().enumerate() {
         assert_eq!(process.streams.strays(), 0, "seed {seed}, process {index}");
@@ -60,7 +62,7 @@ fn check_events(world: &World) {
 /// Checks that a reader gets each sample of a writer that has heard of it, up to the end of the match. The reader
 /// may be ahead: its process has entered with a directory in which the match has been interrupted meanwhile.
 /// Returns how many samples it got.
-fn check_publications(world: &World) -> usize {
+pub(crate) fn check_publications(world: &World) -> usize {
     let mut count = 0;
     for (domain, steps) in &world.steps {
         for process in &world.processes {
@@ -116,7 +118,7 @@ fn check_sample(world: &World, domain: u32, (writer, reader): (Guid, Guid), (sin
 }
 
 /// Checks a group whose processes have delivered all: nothing waits for ever.
-fn check_settled(world: &World) {
+pub(crate) fn check_settled(world: &World) {
     let seed = world.seed;
     for (index, process) in world.processes.iter().enumerate().filter(|(_, it)| it.has_joined && !it.has_crashed) {
         assert_eq!(process.streams.fences_due().count(), 0, "seed {seed}, process {index}");

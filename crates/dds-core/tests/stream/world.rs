@@ -186,11 +186,11 @@ impl World {
         self.commands.push((sender as u64, command));
     }
 
-    fn change(&mut self, process: usize, change: EntityChange) {
+    pub(crate) fn change(&mut self, process: usize, change: EntityChange) {
         self.command(process, DirectoryCommand::Change { participant: guid(process, 0), changes: vec![change] });
     }
 
-    fn put_writer(&mut self, own: Guid, topic_name: &str, state: (i32, bool), partition: &str) {
+    pub(crate) fn put_writer(&mut self, own: Guid, topic_name: &str, state: (i32, bool), partition: &str) {
         let (process, group) = (process_of(own), process_of(own) == 0);
         let mut qos = DataWriterQos::default();
         qos.ownership_strength.value = state.0;
@@ -214,7 +214,7 @@ impl World {
         self.change(process, EntityChange::Writer(Box::new(entry)));
     }
 
-    fn put_reader(&mut self, own: Guid, topic_name: &str, partition: &str, is_reliable: bool) {
+    pub(crate) fn put_reader(&mut self, own: Guid, topic_name: &str, partition: &str, is_reliable: bool) {
         let process = process_of(own);
         let subscriber = SubscriberQos { partition: PartitionQosPolicy::of([partition]), ..SubscriberQos::default() };
         let mut qos = DataReaderQos::default();
@@ -231,7 +231,7 @@ impl World {
     }
 
     /// Lets a process apply the next command.
-    fn apply(&mut self, index: usize) -> bool {
+    pub(crate) fn apply(&mut self, index: usize) -> bool {
         let is_running = self.is_running(index);
         let process = &mut self.processes[index];
         let Some((sender, command)) = self.commands.get(process.commands).filter(|_| is_running) else {
@@ -315,7 +315,7 @@ impl World {
     }
 
     /// Lets the group order the next message of a process.
-    fn order(&mut self, domain: u32, sender: u64) -> bool {
+    pub(crate) fn order(&mut self, domain: u32, sender: u64) -> bool {
         let bytes = self.outbox.get_mut(&(domain, sender)).and_then(VecDeque::pop_front);
         let Some(bytes) = bytes else { return false };
         self.steps.get_mut(&domain).expect("it has an epoch").push(Step::Message { sender, bytes });
@@ -323,7 +323,7 @@ impl World {
     }
 
     /// Lets a process take the next step of a domain.
-    fn deliver(&mut self, index: usize, domain: u32, dice: &mut Dice) -> bool {
+    pub(crate) fn deliver(&mut self, index: usize, domain: u32, dice: &mut Dice) -> bool {
         let (is_running, me) = (self.is_running(index), index as u64);
         let process = &mut self.processes[index];
         let at = process.taken.get(&domain).copied().unwrap_or(0);
@@ -374,7 +374,7 @@ impl World {
     }
 
     /// Lets a process send the fences that are due.
-    fn fence(&mut self, index: usize) -> bool {
+    pub(crate) fn fence(&mut self, index: usize) -> bool {
         let is_running = self.is_running(index);
         let due: Vec<(u32, u64)> = self.processes[index].streams.fences_due().filter(|_| is_running).collect();
         for (domain, version) in &due {
@@ -385,7 +385,7 @@ impl World {
     }
 
     /// Lets a writer of a process send, if it may.
-    fn send(&mut self, index: usize, dice: &mut Dice) {
+    pub(crate) fn send(&mut self, index: usize, dice: &mut Dice) {
         let is_running = self.is_running(index);
         let process = &self.processes[index];
         if process.writers.is_empty() || !is_running {
