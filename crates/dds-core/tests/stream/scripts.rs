@@ -1,5 +1,5 @@
 //! Schedules in which the state machines of an earlier version waited for ever, or broke a promise.
-use crate::world::{Dice, Leader, Seen, World, guid};
+use crate::world::{Dice, Gone, Leader, Seen, World, guid};
 use crate::{check_events, check_publications, check_settled};
 use spindle_dds_core::directory::EntityChange;
 
@@ -212,5 +212,38 @@ fn a_fence_of_an_old_version_tells_no_writer_of_a_reader() {
     script.deliver(&[0, 1, 2]);
     assert_eq!((script.heard(1, 1).0, script.heard(1, 2).0), (vec![true], vec![true]));
     assert_eq!(script.heard(2, 1), (vec![true; 3], 2));
+    script.finish();
+}
+
+/// The view does not name the version of its plan, so a process that leaves does not know up to which version its
+/// readers have to hear how their writers ended. One that stays hears that a writer was deleted. One that is behind,
+/// and comes again meanwhile, hears only that the writer matches no more.
+#[test]
+fn a_reader_that_leaves_and_comes_again_may_not_hear_how_a_writer_ended() {
+    let mut script = Script::new();
+    script.writer(0, 1);
+    script.reader(1, 1);
+    script.reader(2, 1);
+    script.world.change(0, EntityChange::Delete(guid(0, 1)));
+    script.world.processes[0].writers.clear();
+    script.writer(0, 2);
+    (0..3).for_each(|process| script.know(process, 6));
+    script.epoch(&[0, 1, 2], &[0]);
+    script.deliver(&[0, 1, 2]);
+    script.fence(0);
+    script.deliver(&[0, 1, 2]);
+    script.know(1, 7);
+    // By the plan of version 7, which has no members, and by that of version 8.
+    script.epoch(&[], &[]);
+    script.deliver(&[1, 2]);
+    assert!(!script.is_blocked(1) && script.is_blocked(2));
+    script.epoch(&[0, 1, 2], &[0]);
+    script.deliver(&[0, 1, 2]);
+    assert!(!script.is_blocked(2));
+    let ends = [1, 2].map(|process| {
+        let seen = &script.world.processes[process].seen[&(guid(process, 1), DOMAIN)];
+        seen.last().map(|(_, event)| event.clone())
+    });
+    assert_eq!(ends, [Gone::Deleted, Gone::Unmatched].map(|gone| Some(Seen::Unmatched(guid(0, 1), gone))));
     script.finish();
 }
