@@ -4,6 +4,7 @@ use super::writers::{StreamWriters, end_of, info_of, source_of};
 use crate::cache::{CacheChange, DeadlineVerdict, ReaderEvent, SetEnd, WriterEnd, WriterInfo};
 use crate::directory::{Applied, Directory, DirectoryEvent};
 use crate::id::{Guid, Position};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A change of the directory that concerns the domain. It takes effect at a fence.
@@ -35,7 +36,7 @@ struct Pair {
     reader: Guid,
 }
 
-/// What this process knows of a pair.
+/// A pair that matches, as this process has it.
 #[derive(Clone, Copy, Debug)]
 struct PairState {
     /// The process of the other endpoint.
@@ -108,7 +109,7 @@ pub struct DomainStream {
     waiting: VecDeque<(u64, Vec<Effect>)>,
     /// The pairs with an endpoint of this process that match.
     pairs: BTreeMap<Pair, PairState>,
-    /// Those among them that wait for the other process to be a member, or for a fence of the newest version.
+    /// The pairs that wait for the other process to be a member, or for a fence of the newest version.
     apart: BTreeSet<Pair>,
     writers: StreamWriters,
     /// The writers and readers of the domain, as the directory has them. The flag tells those of this process.
@@ -291,7 +292,10 @@ impl DomainStream {
             Effect::Writer { number, info, source }
         });
         let pairs = self.pairs.iter().map(|(pair, state)| Effect::Matched { pair: *pair, other: state.other });
-        self.waiting.push_front((self.fenced, writers.chain(pairs).collect()));
+        let effects: Vec<Effect> = writers.chain(pairs).collect();
+        if !effects.is_empty() {
+            self.waiting.push_front((self.fenced, effects));
+        }
         for guid in self.writers.guids() {
             self.happen(Effect::WriterGone { guid, end: WriterEnd::Unmatched }, &mut take);
         }
@@ -385,8 +389,8 @@ impl DomainStream {
             }
             // Other terms of a match concern no event.
             Effect::Matched { pair, other } => {
-                if !self.pairs.contains_key(&pair) {
-                    self.pairs.insert(pair, PairState { other, is_told: false });
+                if let Entry::Vacant(entry) = self.pairs.entry(pair) {
+                    entry.insert(PairState { other, is_told: false });
                     self.apart.insert(pair);
                 }
             }

@@ -1,4 +1,4 @@
-//! What the endpoints of a process have to get: computed of whole directories, in place of their changes.
+//! The events that the endpoints of a process have to get, computed of whole directories in place of their changes.
 use crate::world::{Gone, Seen, Step, guid, process_of};
 use spindle_dds_core::Guid;
 use spindle_dds_core::cache::SetId;
