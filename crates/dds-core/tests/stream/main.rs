@@ -102,11 +102,10 @@ fn check_sample(world: &World, domain: u32, (writer, reader): (Guid, Guid), (sin
     if !own.readers.contains(&reader) {
         return false;
     }
-    let (_, from) = world.processes[process_of(writer)].spec.at(domain, since).expect("it is a fence");
-    let Some((known, _)) = own.spec.at(domain, place) else {
-        // It has not got so far, or it has left meanwhile, of which the writer is still to hear.
-        return false;
-    };
+    let sender = &world.processes[process_of(writer)].spec;
+    let (_, from) = sender.at(domain, since).expect("it is a fence");
+    // A process that has failed before it delivered the sample has not heard all that comes before it.
+    let (Some(_), Some((known, _))) = (sender.at(domain, place), own.spec.at(domain, place)) else { return false };
     if world.versions.range(from..=known).any(|(_, directory)| !is_match(directory, domain, writer, reader)) {
         return false;
     }
