@@ -22,7 +22,8 @@ use std::collections::{BTreeSet, VecDeque};
 /// A message of the directory's subgroup.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum DirectoryMessage {
-    /// A command.
+    /// A command. A process sends its first one once it has the directory: a command that an epoch delivers in
+    /// which no member has it, and none gets it, is lost.
     Command(DirectoryCommand),
     /// The sender lacks the directory, in this epoch.
     Lacking {

@@ -4,6 +4,7 @@ use super::writers::{StreamWriters, end_of, info_of, source_of};
 use crate::cache::{CacheChange, DeadlineVerdict, ReaderEvent, SetEnd, WriterEnd, WriterInfo};
 use crate::directory::{Applied, Directory, DirectoryEvent};
 use crate::id::{Guid, Position};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A change of the directory that concerns the domain. It takes effect at a fence.
@@ -33,6 +34,15 @@ enum Effect {
 struct Pair {
     writer: Guid,
     reader: Guid,
+}
+
+/// A pair that matches, as this process has it.
+#[derive(Clone, Copy, Debug)]
+struct PairState {
+    /// The process of the other endpoint.
+    other: u64,
+    /// Whether the writer is one of this process, and has heard of the reader.
+    is_told: bool,
 }
 
 /// An event at the position of a message, for an endpoint of this process.
@@ -74,10 +84,8 @@ pub struct Behind {
 ///
 /// A driver makes it with the command by which the [plan](crate::directory::DomainPlan) of the domain first
 /// names the process. It feeds it with all later commands of the directory ([`DomainStream::note`]), and with
-/// the epochs and messages of the subgroup, each in their order, until the process is in the subgroup no more.
-/// If a plan names the process no more before it has entered, the driver drops the stream at the next view
-/// that has it not in the subgroup. If a plan names it again before the stream has ended, the driver makes the
-/// following one with that command.
+/// the epochs and messages of the subgroup, each in their order. A stream that has
+/// [ended](DomainStream::end) may begin another epoch. [`ProcessStreams`](super::ProcessStreams) keeps these rules.
 #[derive(Clone, Debug)]
 pub struct DomainStream {
     domain: u32,
@@ -89,19 +97,21 @@ pub struct DomainStream {
     due: u64,
     /// The version of the domain with which the stream began here. Messages before a fence of it are for others.
     since: u64,
-    /// The newest version that a fence has named.
+    /// The newest version that has taken effect.
     fenced: u64,
+    /// Whether a fence has let the writers of the domain take effect since the process has entered.
+    has_begun: bool,
     /// The newest version of a fence that this process has sent in this epoch.
     sent: Option<u64>,
     /// The members of the epoch.
     members: Vec<u64>,
     /// The effects that wait for a fence, with the versions of the directory that had them.
     waiting: VecDeque<(u64, Vec<Effect>)>,
-    /// The pairs that match, and wait for the other process to be a member.
-    apart: BTreeMap<Pair, u64>,
+    /// The pairs with an endpoint of this process that match.
+    pairs: BTreeMap<Pair, PairState>,
+    /// The pairs that wait for the other process to be a member, or for a fence of the newest version.
+    apart: BTreeSet<Pair>,
     writers: StreamWriters,
-    /// The readers that match a writer of this process.
-    own_matches: BTreeSet<Pair>,
     /// The writers and readers of the domain, as the directory has them. The flag tells those of this process.
     noted_writers: BTreeMap<Guid, bool>,
     noted_readers: BTreeSet<Guid>,
@@ -119,12 +129,13 @@ impl DomainStream {
             due: changed,
             since: changed,
             fenced: 0,
+            has_begun: false,
             sent: None,
             members: Vec::new(),
             waiting: VecDeque::new(),
-            apart: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            apart: BTreeSet::new(),
             writers: StreamWriters::default(),
-            own_matches: BTreeSet::new(),
             noted_writers: BTreeMap::new(),
             noted_readers: BTreeSet::new(),
             strays: 0,
@@ -144,7 +155,7 @@ impl DomainStream {
         self.domain
     }
 
-    /// Returns the newest version that a fence has named.
+    /// Returns the newest version that has taken effect: that of a fence, or of the [end](DomainStream::end).
     pub fn fenced(&self) -> u64 {
         self.fenced
     }
@@ -154,16 +165,23 @@ impl DomainStream {
         self.writers.has(writer)
     }
 
-    /// Returns the number of messages that named no writer of the domain. It stays 0 while all senders keep
-    /// the rules.
+    /// Returns the number of messages that named a writer after its end. It stays 0 while all senders keep the
+    /// rules. A sender may be ahead of the fences of an epoch, so messages of writers that are to come count not.
     pub fn strays(&self) -> u64 {
         self.strays
     }
 
-    /// Begins an epoch of the subgroup with these members.
-    pub fn begin_epoch(&mut self, members: &[u64]) {
+    /// Begins an epoch of the subgroup with these members. A writer of this process hears that the readers of
+    /// those that have left get its samples no more. `take` gets these events.
+    pub fn begin_epoch<P>(&mut self, members: &[u64], mut take: impl FnMut(StreamEvent<P>)) {
         self.members = members.to_vec();
         self.sent = None;
+        let left = self.pairs.iter_mut().filter(|(_, state)| state.is_told && !members.contains(&state.other));
+        for (pair, state) in left {
+            state.is_told = false;
+            self.apart.insert(*pair);
+            take(StreamEvent::Unmatched { writer: pair.writer, reader: pair.reader });
+        }
     }
 
     /// Returns the version for which this process has to send a fence; `None` if none is due, or if another
@@ -183,7 +201,8 @@ impl DomainStream {
     /// Takes over the outcome of a command that the directory has applied. It takes effect at a fence.
     pub fn note(&mut self, directory: &Directory, applied: &Applied) {
         self.known = directory.version();
-        self.due = directory.domain_version(self.domain).unwrap_or(self.known).max(self.due);
+        // No endpoint is left in a domain that has gone, so its last change concerns no other one.
+        self.due = directory.domain_version(self.domain).unwrap_or(0).max(self.due);
         let mut effects = Vec::new();
         for event in &applied.events {
             match event {
@@ -244,7 +263,7 @@ impl DomainStream {
             }
             StreamMessage::Verdict { writer, instance, last: (view, seq, index) } => {
                 let Some(own) = self.writers.get(*writer) else {
-                    self.stray();
+                    self.note_stray(*writer);
                     return Ok(());
                 };
                 let last = Position { domain: position.domain, view: *view, seq: *seq, index: *index };
@@ -255,8 +274,9 @@ impl DomainStream {
         Ok(())
     }
 
-    /// Ends the stream with the epoch: the process is in the subgroup no more, or the subgroup has no sender, by
-    /// the plan of this version. The changes up to it take effect, and then no writer matches any more.
+    /// Ends the epoch without another one: the process is in the subgroup no more. The changes up to this version
+    /// take effect, and then no writer matches any more. If the process enters again, all that this version has
+    /// takes effect at the first fence, as it does at a member that has stayed.
     ///
     /// # Errors
     /// [`Behind`] if the version was not [noted](DomainStream::note). Nothing has changed.
@@ -264,10 +284,22 @@ impl DomainStream {
         if version > self.known {
             return Err(Behind { version });
         }
+        // Matches that are new reach no member any more.
+        self.members.clear();
         self.apply(version, &mut take);
+        let writers = self.writers.iter().map(|(number, own)| {
+            let (info, source) = (own.info, own.source);
+            Effect::Writer { number, info, source }
+        });
+        let pairs = self.pairs.iter().map(|(pair, state)| Effect::Matched { pair: *pair, other: state.other });
+        let effects: Vec<Effect> = writers.chain(pairs).collect();
+        if !effects.is_empty() {
+            self.waiting.push_front((self.fenced, effects));
+        }
         for guid in self.writers.guids() {
             self.happen(Effect::WriterGone { guid, end: WriterEnd::Unmatched }, &mut take);
         }
+        (self.has_begun, self.sent) = (false, None);
         Ok(())
     }
 
@@ -278,7 +310,7 @@ impl DomainStream {
         mut take: impl FnMut(StreamEvent<P>),
     ) {
         let set = change.set.and_then(|number| self.writers.note_set(change.writer, number));
-        let Some(own) = self.writers.get(change.writer) else { return self.stray() };
+        let Some(own) = self.writers.get(change.writer) else { return self.note_stray(change.writer) };
         if own.readers.is_empty() {
             return;
         }
@@ -293,19 +325,47 @@ impl DomainStream {
         tell(own.readers.iter().copied(), ReaderEvent::Change(change), &mut take);
     }
 
-    fn stray(&mut self) {
-        self.strays += u64::from(self.fenced >= self.since);
+    /// Counts a message of a writer that is not there, unless the writer is still to come.
+    fn note_stray(&mut self, writer: u32) {
+        self.strays += u64::from(self.has_begun && self.writers.is_known(writer));
     }
 
     /// Lets the effects up to a version happen, and those that waited for a process to come.
     fn apply<P: Clone>(&mut self, version: u64, take: &mut impl FnMut(StreamEvent<P>)) {
-        for (pair, other) in std::mem::take(&mut self.apart) {
-            self.happen(Effect::Matched { pair, other }, take);
-        }
-        while let Some((_, effects)) = self.waiting.pop_front_if(|(of, _)| *of <= version) {
+        let is_newest = version >= self.fenced;
+        self.fenced = self.fenced.max(version);
+        self.has_begun |= self.fenced >= self.since;
+        while let Some((_, effects)) = self.waiting.pop_front_if(|(of, _)| *of <= self.fenced) {
             effects.into_iter().for_each(|effect| self.happen(effect, take));
         }
-        self.fenced = self.fenced.max(version);
+        self.settle(is_newest, take);
+    }
+
+    /// Lets the matches take effect that have waited, as far as the other process is a member. A process that has
+    /// entered may be behind the fences of earlier epochs. So a writer hears of a reader at a fence of the newest
+    /// version only: then all members have applied it.
+    fn settle<P: Clone>(&mut self, is_newest: bool, take: &mut impl FnMut(StreamEvent<P>)) {
+        for pair in std::mem::take(&mut self.apart) {
+            let Pair { writer, reader } = pair;
+            let (Some(state), Some(own)) = (self.pairs.get_mut(&pair), self.writers.by_guid(writer)) else { continue };
+            if !self.members.contains(&state.other) {
+                self.apart.insert(pair);
+                continue;
+            }
+            if let (Err(at), true) = (own.readers.binary_search(&reader), self.noted_readers.contains(&reader)) {
+                own.readers.insert(at, reader);
+                take(StreamEvent::Reader { reader, event: ReaderEvent::WriterMatched(own.info) });
+            }
+            if self.noted_writers.get(&writer) != Some(&true) || state.is_told {
+                continue;
+            }
+            if is_newest {
+                state.is_told = true;
+                take(StreamEvent::Matched { writer, reader });
+            } else {
+                self.apart.insert(pair);
+            }
+        }
     }
 
     fn happen<P: Clone>(&mut self, effect: Effect, take: &mut impl FnMut(StreamEvent<P>)) {
@@ -327,28 +387,16 @@ impl DomainStream {
                 }
                 tell(own.readers, ReaderEvent::WriterUnmatched(guid, end), take);
             }
-            Effect::Matched { pair, other } if !self.members.contains(&other) => {
-                self.apart.insert(pair, other);
-            }
             // Other terms of a match concern no event.
-            Effect::Matched { pair: Pair { writer, reader }, .. } => {
-                let is_mine = self.noted_writers.get(&writer) == Some(&true);
-                let is_here = self.noted_readers.contains(&reader);
-                let Some(own) = self.writers.by_guid(writer) else { return };
-                if let (Err(at), true) = (own.readers.binary_search(&reader), is_here) {
-                    own.readers.insert(at, reader);
-                    take(StreamEvent::Reader { reader, event: ReaderEvent::WriterMatched(own.info) });
-                }
-                if is_mine && self.own_matches.insert(Pair { writer, reader }) {
-                    take(StreamEvent::Matched { writer, reader });
+            Effect::Matched { pair, other } => {
+                if let Entry::Vacant(entry) = self.pairs.entry(pair) {
+                    entry.insert(PairState { other, is_told: false });
+                    self.apart.insert(pair);
                 }
             }
             Effect::Unmatched(pair) => {
                 let Pair { writer, reader } = pair;
-                self.apart.remove(&pair);
-                if self.own_matches.remove(&pair) {
-                    take(StreamEvent::Unmatched { writer, reader });
-                }
+                self.forget_pairs(|of| *of == pair, take);
                 let Some(own) = self.writers.by_guid(writer) else { return };
                 if let Ok(at) = own.readers.binary_search(&reader) {
                     own.readers.remove(at);
@@ -362,9 +410,11 @@ impl DomainStream {
 
     /// Forgets the pairs of an endpoint that went. The writers of this process among them are told.
     fn forget_pairs<P>(&mut self, is_gone: impl Fn(&Pair) -> bool, take: &mut impl FnMut(StreamEvent<P>)) {
-        self.apart.retain(|pair, _| !is_gone(pair));
-        for Pair { writer, reader } in self.own_matches.extract_if(.., |pair| is_gone(pair)) {
-            take(StreamEvent::Unmatched { writer, reader });
+        for (pair, state) in self.pairs.extract_if(.., |pair, _| is_gone(pair)) {
+            self.apart.remove(&pair);
+            if state.is_told {
+                take(StreamEvent::Unmatched { writer: pair.writer, reader: pair.reader });
+            }
         }
     }
 

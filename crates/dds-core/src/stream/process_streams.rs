@@ -1,7 +1,7 @@
 //! The streams of one process: which order domains it takes part in, and what waits for its directory.
 use super::domain_stream::{Behind, DomainStream, StreamEvent};
 use super::message::{MessageError, StreamMessage};
-use crate::directory::{Applied, Directory, DirectoryEvent, DomainPlan};
+use crate::directory::{Applied, Directory, DomainPlan};
 use crate::id::{Guid, Position};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,6 +10,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// A driver tells it of each command of the directory ([`ProcessStreams::note`]), and of the epochs and
 /// messages of each subgroup, each in their order. A step that needs a newer directory waits, and those behind it
 /// in its domain, too; a driver takes no more messages of a domain that is [blocked](ProcessStreams::is_blocked).
+///
+/// A view does not name the versions of the plans that it follows, and the directory of the process may be behind
+/// these versions or ahead of them. So a stream exists while a plan names the process, or until it leaves the
+/// subgroup, and an epoch begins without one as well: its messages are for others, up to a fence that waits for the
+/// directory. The end of the part of a process waits only while its directory names the process, and no other
+/// epoch of it has come.
 #[derive(Clone, Debug)]
 pub struct ProcessStreams {
     member: u64,
@@ -18,17 +24,15 @@ pub struct ProcessStreams {
     domains: BTreeMap<u32, Tracked>,
     /// The domains whose plans name the process.
     planned: BTreeSet<u32>,
-    /// The domains that named it, and are no more. A view that was proposed before may still have them.
-    gone: BTreeSet<u32>,
+    /// The strays of the streams that are no more.
+    strays: u64,
 }
 
 /// An order domain at this process.
 #[derive(Clone, Debug, Default)]
 struct Tracked {
-    /// The stream; `None` while the directory of this process does not have the plan that names it.
+    /// The stream; `None` while the directory of this process has no plan that names it.
     stream: Option<DomainStream>,
-    /// The stream that follows it: a plan has left the process out, and another one names it again.
-    following: Option<DomainStream>,
     /// The newest version by whose plan the process is out, since it was in.
     left_out: Option<u64>,
     /// The epoch of the subgroup that has begun here.
@@ -65,41 +69,36 @@ pub struct PlacedEvent<P> {
 impl ProcessStreams {
     /// Makes the streams of a process that takes part in no order domain.
     pub fn new(member: u64) -> ProcessStreams {
-        ProcessStreams { member, known: 0, domains: BTreeMap::new(), planned: BTreeSet::new(), gone: BTreeSet::new() }
+        ProcessStreams { member, known: 0, domains: BTreeMap::new(), planned: BTreeSet::new(), strays: 0 }
     }
 
     /// Takes over the outcome of a command that the directory has applied.
     pub fn note(&mut self, directory: &Directory, applied: &Applied) {
-        for tracked in self.domains.values_mut() {
-            let streams = tracked.stream.iter_mut().chain(&mut tracked.following);
-            streams.for_each(|stream| stream.note(directory, applied));
-        }
+        let streams = self.domains.values_mut().filter_map(|tracked| tracked.stream.as_mut());
+        streams.for_each(|stream| stream.note(directory, applied));
         self.known = directory.version();
         let names_me =
             |plan: &&DomainPlan| plan.members.contains(&self.member) || plan.observers.contains(&self.member);
         let planned: BTreeSet<u32> = directory.plans().filter(names_me).map(|plan| plan.domain).collect();
         for domain in planned.difference(&self.planned) {
-            let stream = DomainStream::new(*domain, self.member, directory);
             let tracked = self.domains.entry(*domain).or_default();
-            if tracked.stream.is_some() {
-                tracked.following = Some(stream);
-            } else {
-                tracked.stream = Some(stream);
+            // A stream that has not ended has noted all that happened since.
+            if tracked.stream.is_none() {
+                let mut stream = DomainStream::new(*domain, self.member, directory);
+                if let Some(epoch) = &tracked.epoch {
+                    stream.begin_epoch::<()>(&epoch.members, |_| {});
+                }
+                (tracked.stream, tracked.left_out) = (Some(stream), None);
             }
         }
-        for domain in self.planned.difference(&planned) {
-            if let Some(tracked) = self.domains.get_mut(domain) {
-                tracked.left_out = Some(self.known);
+        for (_, tracked) in self.domains.iter_mut().filter(|(domain, _)| !planned.contains(domain)) {
+            tracked.left_out = Some(self.known);
+            if tracked.epoch.is_none() {
+                self.strays += tracked.drop_stream();
             }
         }
         self.planned = planned;
-        for event in &applied.events {
-            if let DirectoryEvent::DomainGone(domain) = event
-                && self.domains.contains_key(domain)
-            {
-                self.gone.insert(*domain);
-            }
-        }
+        self.domains.retain(|_, tracked| !tracked.is_idle());
     }
 
     /// Begins an epoch of a domain's subgroup that has this process as a member.
@@ -133,11 +132,11 @@ impl ProcessStreams {
         mut take: impl FnMut(PlacedEvent<P>),
     ) -> Result<(), MessageError> {
         let tracked = self.domains.entry(domain).or_default();
-        if !tracked.waiting.is_empty() || tracked.epoch.is_none() {
+        if !tracked.waiting.is_empty() {
             tracked.waiting.push_back(Step::Message(message.to_vec()));
             return Ok(());
         }
-        match tracked.message(domain, message, payload, &mut take) {
+        match tracked.message(domain, self.known, message, payload, &mut take) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(Behind { .. })) => {
                 tracked.waiting.push_back(Step::Message(message.to_vec()));
@@ -152,36 +151,32 @@ impl ProcessStreams {
     pub fn advance<P: Clone>(&mut self, payload: impl Fn(&[u8]) -> P, mut take: impl FnMut(PlacedEvent<P>)) -> u64 {
         let mut faults = 0;
         for (domain, tracked) in &mut self.domains {
-            while let Some(step) = tracked.waiting.front() {
-                let done = match step {
-                    // A stream stays as long as its domain exists: without one, the plan is still to come.
-                    Step::Begin(epoch) if tracked.stream.is_some() || self.gone.contains(domain) => {
-                        let epoch = epoch.clone();
-                        tracked.begin(epoch);
+            while let Some(step) = tracked.waiting.pop_front() {
+                let done = match &step {
+                    Step::Begin(epoch) => {
+                        tracked.begin(*domain, epoch.clone(), &mut take);
                         true
                     }
-                    Step::Begin(_) => false,
-                    Step::End => tracked.end(*domain, self.known, &mut take),
-                    Step::Message(bytes) => {
-                        let bytes = bytes.clone();
-                        match tracked.message(*domain, &bytes, &payload, &mut take) {
-                            Ok(outcome) => outcome.is_ok(),
-                            Err(_) => {
-                                faults += 1;
-                                true
-                            }
-                        }
+                    Step::End => {
+                        let ended = tracked.end(*domain, self.known, self.planned.contains(domain), &mut take);
+                        self.strays += ended.unwrap_or(0);
+                        ended.is_some()
                     }
+                    Step::Message(bytes) => match tracked.message(*domain, self.known, bytes, &payload, &mut take) {
+                        Ok(outcome) => outcome.is_ok(),
+                        Err(_) => {
+                            faults += 1;
+                            true
+                        }
+                    },
                 };
                 if !done {
+                    tracked.waiting.push_front(step);
                     break;
                 }
-                tracked.waiting.pop_front();
             }
         }
-        let gone = &self.gone;
-        self.domains
-            .retain(|domain, tracked| !gone.contains(domain) || tracked.epoch.is_some() || !tracked.waiting.is_empty());
+        self.domains.retain(|_, tracked| !tracked.is_idle());
         faults
     }
 
@@ -210,7 +205,8 @@ impl ProcessStreams {
     pub fn active_domain(&self, writer: Guid) -> Option<u32> {
         self.domains.iter().find_map(|(domain, tracked)| {
             let is_active = tracked.epoch.is_some() && tracked.stream.as_ref()?.is_active(writer);
-            is_active.then_some(*domain)
+            let has_left = || tracked.waiting.iter().any(|step| matches!(step, Step::End));
+            (is_active && !has_left()).then_some(*domain)
         })
     }
 
@@ -219,52 +215,76 @@ impl ProcessStreams {
         self.domains.get(&domain)?.stream.as_ref()
     }
 
-    /// Returns the number of messages that named no writer of their domain. It stays 0 while all senders keep the
+    /// Returns the number of messages that named a writer after its end. It stays 0 while all senders keep the
     /// rules.
     pub fn strays(&self) -> u64 {
-        self.domains.values().filter_map(|tracked| tracked.stream.as_ref()).map(DomainStream::strays).sum()
+        self.strays
+            + self.domains.values().filter_map(|tracked| tracked.stream.as_ref()).map(DomainStream::strays).sum::<u64>()
     }
 }
 
 impl Tracked {
-    fn begin(&mut self, epoch: Epoch) {
+    /// Returns whether nothing is left to track.
+    fn is_idle(&self) -> bool {
+        self.stream.is_none() && self.epoch.is_none() && self.waiting.is_empty()
+    }
+
+    /// Drops the stream, and returns its strays.
+    fn drop_stream(&mut self) -> u64 {
+        self.left_out = None;
+        self.stream.take().map_or(0, |stream| stream.strays())
+    }
+
+    fn begin<P>(&mut self, domain: u32, epoch: Epoch, take: &mut impl FnMut(PlacedEvent<P>)) {
+        let position = Position { domain, view: epoch.view, seq: 0, index: 0 };
         if let Some(stream) = &mut self.stream {
-            stream.begin_epoch(&epoch.members);
+            stream.begin_epoch(&epoch.members, |event| take(PlacedEvent { position, event }));
         }
         self.epoch = Some(epoch);
     }
 
-    /// Ends the stream with its epoch. Returns false if the directory does not have the plan yet by which the
-    /// process is out.
-    fn end<P: Clone>(&mut self, domain: u32, known: u64, take: &mut impl FnMut(PlacedEvent<P>)) -> bool {
-        let Some(epoch) = &self.epoch else { return true };
-        let position = Position { domain, view: epoch.view, seq: epoch.count, index: 0 };
-        if let Some(stream) = &mut self.stream {
-            if self.left_out.is_none() {
-                return false;
+    /// Ends the part of this process. Returns the strays of a stream that is no more; `None` if the directory may
+    /// be behind the plan by which the process is out.
+    fn end<P: Clone>(
+        &mut self,
+        domain: u32,
+        known: u64,
+        is_planned: bool,
+        take: &mut impl FnMut(PlacedEvent<P>),
+    ) -> Option<u64> {
+        let is_in_again = self.waiting.iter().any(|step| matches!(step, Step::Begin(_)));
+        if let (Some(epoch), Some(stream)) = (&self.epoch, &mut self.stream) {
+            let left_out = self.left_out.filter(|version| *version > stream.fenced());
+            if is_planned && left_out.is_none() && !is_in_again {
+                return None;
             }
-            let ended = stream.end(known, |event| take(PlacedEvent { position, event }));
+            let version = if is_planned { left_out.unwrap_or(stream.fenced()) } else { known };
+            let position = Position { domain, view: epoch.view, seq: epoch.count, index: 0 };
+            let ended = stream.end(version, |event| take(PlacedEvent { position, event }));
             debug_assert!(ended.is_ok(), "the version is known");
         }
-        (self.stream, self.left_out, self.epoch) = (self.following.take(), None, None);
-        true
+        self.epoch = None;
+        Some(if is_planned { 0 } else { self.drop_stream() })
     }
 
     fn message<P: Clone>(
         &mut self,
         domain: u32,
+        known: u64,
         bytes: &[u8],
         payload: impl FnOnce(&[u8]) -> P,
         take: &mut impl FnMut(PlacedEvent<P>),
     ) -> Result<Result<(), Behind>, MessageError> {
-        let (Some(epoch), Some(stream)) = (&mut self.epoch, &mut self.stream) else { return Ok(Ok(())) };
+        let Some(epoch) = &mut self.epoch else { return Ok(Ok(())) };
         let position = Position { domain, view: epoch.view, seq: epoch.count, index: 0 };
-        let outcome = match StreamMessage::decode(bytes) {
-            Ok(message) => {
-                Ok(stream.deliver(position, &message, payload, |event| take(PlacedEvent { position, event })))
+        let outcome = StreamMessage::decode(bytes).map(|message| match (&mut self.stream, message) {
+            (Some(stream), message) => {
+                stream.deliver(position, &message, payload, |event| take(PlacedEvent { position, event }))
             }
-            Err(error) => Err(error),
-        };
+            // The plan that names this process may be among those that are to come.
+            (None, StreamMessage::Fence(version)) if version > known => Err(Behind { version }),
+            (None, _) => Ok(()),
+        });
         epoch.count += u64::from(!matches!(outcome, Ok(Err(_))));
         outcome
     }

@@ -22,6 +22,8 @@ pub(super) type OpenSets = BTreeMap<SetId, BTreeSet<Guid>>;
 pub(super) struct StreamWriters {
     all: BTreeMap<u32, StreamWriter>,
     numbers: BTreeMap<Guid, u32>,
+    /// The number after the highest one of any writer so far.
+    next: u32,
     open: OpenSets,
 }
 
@@ -54,6 +56,7 @@ impl StreamWriters {
     /// Adds a writer or its new state. Returns its record, and its state before.
     pub(super) fn put(&mut self, number: u32, info: WriterInfo, source: Guid) -> (&StreamWriter, WriterInfo) {
         self.numbers.insert(info.guid, number);
+        self.next = self.next.max(number.saturating_add(1));
         let own = self.all.entry(number).or_insert(StreamWriter { info, source, readers: Vec::new() });
         let before = std::mem::replace(&mut own.info, info);
         (own, before)
@@ -73,6 +76,15 @@ impl StreamWriters {
 
     pub(super) fn by_guid(&mut self, guid: Guid) -> Option<&mut StreamWriter> {
         self.all.get_mut(self.numbers.get(&guid)?)
+    }
+
+    /// Returns whether a number is that of a writer that has come, or could have. Numbers rise.
+    pub(super) fn is_known(&self, number: u32) -> bool {
+        number < self.next
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &StreamWriter)> {
+        self.all.iter().map(|(number, own)| (*number, own))
     }
 
     pub(super) fn has(&self, guid: Guid) -> bool {
