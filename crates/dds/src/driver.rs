@@ -59,8 +59,10 @@ pub(crate) struct Driver {
     entities_version: u64,
     readers: HashMap<Guid, Arc<ReaderCore>>,
     writers: HashMap<Guid, Arc<WriterCore>>,
-    /// The writers of this process by the numbers that their samples have.
-    numbers: HashMap<u32, Arc<WriterCore>>,
+    /// The writers of this process by the numbers that their samples have, with their order domains.
+    numbers: HashMap<u32, (u32, Arc<WriterCore>)>,
+    /// The order domains in which this process sends in the view.
+    sending: BTreeSet<u32>,
     /// The events of readers that are delivered at the end of an upcall, so that each cache is locked once.
     inbox: HashMap<Guid, Vec<(Position, ReaderEvent<Payload>)>>,
     /// When readers have something to do.
@@ -121,6 +123,7 @@ impl Driver {
             readers: HashMap::new(),
             writers: HashMap::new(),
             numbers: HashMap::new(),
+            sending: BTreeSet::new(),
             inbox: HashMap::new(),
             wakes: BTreeMap::new(),
             is_dirty: true,
@@ -143,7 +146,7 @@ impl Driver {
             let members: Vec<u64> = view.members.iter().map(|id| id.0).collect();
             self.shared.lock().replica.begin_epoch(epoch, &members);
         }
-        let mut now = BTreeMap::new();
+        let (mut now, mut sending) = (BTreeMap::new(), BTreeSet::new());
         for spec in &view.subgroups {
             let Some(domain) = domain_of(&spec.name) else { continue };
             let ids =
@@ -154,10 +157,23 @@ impl Driver {
             }
             let epoch = spec.epoch.unwrap_or(view.id).0;
             now.insert(domain, epoch);
+            let senders = ids(&spec.senders);
+            sending.extend(senders.contains(&self.me.0).then_some(domain));
             if self.epochs.get(&domain) != Some(&epoch) {
-                self.streams.begin_epoch(domain, epoch, &members, &ids(&spec.senders));
+                self.streams.begin_epoch(domain, epoch, &members, &senders);
             }
         }
+        for (domain, writer) in self.numbers.values() {
+            // The group sends nothing again for a process that is no sender. A plan names it until its writers are
+            // deleted, after their last samples.
+            if self.sending.contains(domain) && !sending.contains(domain) {
+                let lost = writer.give_up();
+                if lost > 0 {
+                    warn!(target: "spindle::dds", writer = %writer.guid, lost, "samples were lost in a change of the view");
+                }
+            }
+        }
+        self.sending = sending;
         let left: Vec<u32> = self.epochs.keys().copied().filter(|domain| !now.contains_key(domain)).collect();
         for domain in left {
             self.streams.end(domain);
@@ -370,8 +386,8 @@ impl Driver {
             if active.is_some() == writer.is_active() {
                 continue;
             }
-            if let Some((_, number)) = &active {
-                self.numbers.insert(*number, Arc::clone(writer));
+            if let (Some((_, number)), Some(domain)) = (&active, domain) {
+                self.numbers.insert(*number, (domain, Arc::clone(writer)));
             }
             writer.set_active(active);
         }
@@ -395,7 +411,7 @@ impl Driver {
         self.is_closing = !state.closing.is_empty();
         if is_done {
             state.entities_version += 1;
-            self.numbers.retain(|_, writer| {
+            self.numbers.retain(|_, (_, writer)| {
                 state.closing.iter().any(|own| own.guid == writer.guid) || state.writers.contains_key(&writer.guid)
             });
             // The command is sent after the next poll.
@@ -491,7 +507,7 @@ impl Handler for Driver {
                     }
                     match StreamMessage::writer_of(bytes) {
                         Some(number) if message.sender_id == *me => {
-                            numbers.get(&number).into_iter().for_each(|own| own.note_delivered());
+                            numbers.get(&number).into_iter().for_each(|(_, own)| own.note_delivered());
                             *is_dirty |= *is_closing;
                         }
                         Some(_) => {}

@@ -31,6 +31,8 @@ pub(crate) struct WriterCore {
     delivered: AtomicU64,
     /// Samples of a BEST_EFFORT writer that found no room.
     dropped: AtomicU64,
+    /// The messages that were sent and are never delivered.
+    lost: AtomicU64,
     /// Whether a thread waits for deliveries.
     awaited: AtomicBool,
     state: Mutex<State>,
@@ -78,7 +80,7 @@ const UNBOUNDED: Duration = Duration::from_secs(3600);
 impl WriterCore {
     pub(crate) fn new(guid: Guid, qos: &DataWriterQos) -> WriterCore {
         let (slot, changed, generation, sending, sent, delivered) = Default::default();
-        let (dropped, awaited, state, status_condition) = Default::default();
+        let (dropped, lost, awaited, state, status_condition) = Default::default();
         let is_reliable = qos.reliability.kind == ReliabilityQosPolicyKind::Reliable;
         let max_blocking = qos.reliability.max_blocking_time;
         WriterCore {
@@ -92,6 +94,7 @@ impl WriterCore {
             sent,
             delivered,
             dropped,
+            lost,
             awaited,
             state,
             status_condition,
@@ -273,9 +276,20 @@ impl WriterCore {
         }
     }
 
-    /// Returns whether all that was sent has been delivered.
+    /// Returns whether all that was sent has been delivered, or is lost.
     pub(crate) fn is_delivered(&self) -> bool {
-        self.delivered.load(Ordering::SeqCst) >= self.sent.load(Ordering::SeqCst)
+        let settled = self.delivered.load(Ordering::SeqCst) + self.lost.load(Ordering::SeqCst);
+        settled >= self.sent.load(Ordering::SeqCst)
+    }
+
+    /// Counts the messages on their way as lost, and returns their number.
+    pub(crate) fn give_up(&self) -> u64 {
+        let settled = self.delivered.load(Ordering::SeqCst) + self.lost.load(Ordering::SeqCst);
+        let lost = self.sent.load(Ordering::SeqCst).saturating_sub(settled);
+        self.lost.fetch_add(lost, Ordering::SeqCst);
+        drop(lock(&self.slot));
+        self.changed.notify_all();
+        lost
     }
 
     /// Waits until all that was sent before has been delivered.
@@ -283,14 +297,21 @@ impl WriterCore {
         let (deadline, target) = (Deadline::after(timeout), self.sent.load(Ordering::SeqCst));
         self.awaited.store(true, Ordering::SeqCst);
         let mut slot = lock(&self.slot);
-        while self.delivered.load(Ordering::SeqCst) < target {
+        loop {
+            let lost = self.lost.load(Ordering::SeqCst);
+            if self.delivered.load(Ordering::SeqCst) + lost >= target {
+                break;
+            }
             if let Some(ended) = &slot.ended {
                 return Err(ended.clone());
             }
             let late = DdsError::Timeout { what: "the acknowledgment of samples", after: timeout };
             slot = deadline.wait(&self.changed, slot).ok_or(late)?;
         }
-        Ok(())
+        match self.lost.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            lost => Err(DdsError::Error(format!("{lost} samples of this writer were lost in a change of the view"))),
+        }
     }
 
     /// Refuses all later writes.
