@@ -55,6 +55,7 @@ pub(crate) struct Driver {
     epochs: BTreeMap<u32, u64>,
     streams: ProcessStreams,
     directory: Publisher,
+    /// By order domain. A publisher is given out once, and stays valid when the process leaves and enters again.
     publishers: BTreeMap<u32, SharedPublisher>,
     entities_version: u64,
     readers: HashMap<Guid, Arc<ReaderCore>>,
@@ -177,7 +178,6 @@ impl Driver {
         let left: Vec<u32> = self.epochs.keys().copied().filter(|domain| !now.contains_key(domain)).collect();
         for domain in left {
             self.streams.end(domain);
-            self.publishers.remove(&domain);
         }
         self.epochs = now;
         self.contents = view

@@ -281,3 +281,29 @@ fn wrong_use_has_reasons() {
         "the participant is deleted; create another"
     );
 }
+
+#[test]
+fn a_process_that_has_left_an_order_domain_writes_there_again() {
+    let config = domain();
+    let (one, two, three) = (participant(&config), participant(&config), participant(&config));
+    let reader = two.topic::<Reading>("topic").reliable().keep_all().reader().unwrap();
+    let other = three.topic::<Reading>("topic").reliable().writer().unwrap();
+    for value in 0..3 {
+        let writer = one.topic::<Reading>("topic").reliable().max_blocking_time(WAIT).writer().unwrap();
+        writer.wait_for_subscriptions(1, WAIT).unwrap();
+        writer.write(&Reading { sensor: "a".into(), value }).unwrap();
+        writer.wait_for_acknowledgments(WAIT).unwrap();
+        let guid = writer.guid();
+        drop(writer);
+        two.wait_for(|directory| directory.writer(guid).is_none(), WAIT).unwrap();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while reader.matched_publications() != [other.instance_handle()] {
+            assert!(std::time::Instant::now() < end);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        // A change of the view has taken the process out.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let values: Vec<i64> = take(&reader, 3).into_iter().map(|(_, data)| data.value).collect();
+    assert_eq!(values, [0, 1, 2]);
+}
