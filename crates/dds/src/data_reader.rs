@@ -3,7 +3,7 @@ use crate::participant_core::ParticipantCore;
 use crate::reader_core::ReaderCore;
 use crate::samples::{Sample, Samples};
 use crate::shared::Request;
-use crate::sync::now;
+use crate::sync::{Deadline, now};
 use crate::topic::{Topic, TopicInner};
 use crate::writer_core::WriterCore;
 use futures_core::Stream;
@@ -21,7 +21,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// A reader of a topic. Clones are the same reader; it is deleted when the last one is dropped.
 ///
@@ -78,12 +78,9 @@ impl<T: DdsType + 'static> DataReader<T> {
         };
         let entry = ReaderEntry { participant: participant.guid, subscriber, type_hash: support.hash, description };
         let changes = support.announcement().into_iter().chain([EntityChange::Reader(Box::new(entry))]).collect();
-        let mut state = participant.shared.lock();
-        state.readers.insert(guid, Arc::clone(&core));
-        state.entities_version += 1;
-        state.outbox.push_back(Request::Change(guid, changes));
-        drop(state);
-        participant.shared.wake();
+        participant.shared.enlist(Request::Change(guid, changes), |state| {
+            state.readers.insert(guid, Arc::clone(&core));
+        })?;
         let inner = Arc::new(Inner { core, topic: Arc::clone(&topic.inner), qos });
         Ok(DataReader { inner, hasher: KeyHasher::default(), of: PhantomData })
     }
@@ -149,13 +146,15 @@ impl<T: DdsType + 'static> DataReader<T> {
     /// # Errors
     /// `Timeout`; how the participant ended.
     pub fn take_next_timeout(&self, timeout: DdsDuration) -> Result<Sample<T>, DdsError> {
-        let core = &self.inner.core;
+        let (core, deadline) = (&self.inner.core, Deadline::after(timeout));
         loop {
             if let Some(sample) = self.take_next_sample()? {
                 return Ok(sample);
             }
             let unread = StateMask::ANY.sample(&[SampleState::NotRead]);
-            core.wait_until("a wait for samples", timeout, |cache| (cache.count(unread) > 0).then_some(()))?;
+            core.wait_until("a wait for samples", (deadline, timeout), |cache| {
+                (cache.count(unread) > 0).then_some(())
+            })?;
         }
     }
 
@@ -165,14 +164,14 @@ impl<T: DdsType + 'static> DataReader<T> {
     /// `Timeout`; how the participant ended.
     pub fn wait_for_data(&self, timeout: DdsDuration) -> Result<(), DdsError> {
         let unread = StateMask::ANY.sample(&[SampleState::NotRead]);
-        let what = "a wait for samples";
-        self.inner.core.wait_until(what, timeout, |cache| (cache.count(unread) > 0).then_some(()))
+        let until = (Deadline::after(timeout), timeout);
+        self.inner.core.wait_until("a wait for samples", until, |cache| (cache.count(unread) > 0).then_some(()))
     }
 
     /// Returns the samples as they come, for tasks of any runtime: each is taken once. The stream ends with an error
     /// when the participant ends. Several streams of one reader share the samples.
     pub fn stream(&self) -> SampleStream<T> {
-        SampleStream { reader: self.clone(), is_over: false }
+        SampleStream { reader: self.clone(), is_over: false, waker: None }
     }
 
     /// Returns the handle of the instance of a key that the reader knows: `lookup_instance`
@@ -235,7 +234,9 @@ impl<T> DataReader<T> {
     /// `Timeout`; how the participant ended.
     pub fn wait_for_publications(&self, count: usize, timeout: DdsDuration) -> Result<(), DdsError> {
         let core = &self.inner.core;
-        core.wait_until("a wait for writers", timeout, |_| (core.matched().len() >= count).then_some(()))
+        core.wait_until("a wait for writers", (Deadline::after(timeout), timeout), |_| {
+            (core.matched().len() >= count).then_some(())
+        })
     }
 
     /// Returns the counters of its cache.
@@ -278,6 +279,14 @@ impl<T> DataReader<T> {
 pub struct SampleStream<T> {
     reader: DataReader<T>,
     is_over: bool,
+    /// The waker that the reader may have.
+    waker: Option<Waker>,
+}
+
+impl<T> Drop for SampleStream<T> {
+    fn drop(&mut self) {
+        self.waker.iter().for_each(|waker| self.reader.inner.core.forget_waker(waker));
+    }
 }
 
 impl<T: DdsType + 'static> Stream for SampleStream<T> {
@@ -289,6 +298,7 @@ impl<T: DdsType + 'static> Stream for SampleStream<T> {
         }
         // The waker is there before the look, so no sample comes unnoticed between the two.
         self.reader.inner.core.wake_later(context.waker());
+        self.waker = Some(context.waker().clone());
         match self.reader.take_next_sample() {
             Ok(Some(sample)) => Poll::Ready(Some(Ok(sample))),
             Ok(None) => Poll::Pending,

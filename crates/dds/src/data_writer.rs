@@ -90,12 +90,9 @@ impl<T: DdsType + 'static> DataWriter<T> {
             description,
         };
         let changes = support.announcement().into_iter().chain([EntityChange::Writer(Box::new(entry))]).collect();
-        let mut state = participant.shared.lock();
-        state.writers.insert(guid, Arc::clone(&core));
-        state.entities_version += 1;
-        state.outbox.push_back(Request::Change(guid, changes));
-        drop(state);
-        participant.shared.wake();
+        participant.shared.enlist(Request::Change(guid, changes), |state| {
+            state.writers.insert(guid, Arc::clone(&core));
+        })?;
         let inner = Arc::new(Inner { core, topic: Arc::clone(&topic.inner), qos });
         let format = SampleFormat { version, ..SampleFormat::default() };
         Ok(DataWriter { inner, hasher: KeyHasher::default(), format, of: PhantomData })
@@ -110,7 +107,9 @@ impl<T: DdsType + 'static> DataWriter<T> {
     }
 
     /// Writes a sample: `write` (DDS 2.2.2.4.2.11). A RELIABLE writer waits for room up to `max_blocking_time` of
-    /// RELIABILITY. All readers get the sample at one place of the order, or none does.
+    /// RELIABILITY. All readers get the sample at one place of the order, or none does: if this process fails, or if
+    /// a change of the view that was proposed before this writer existed takes the process out of the order domain.
+    /// [`DataWriter::wait_for_acknowledgments`] reports the second case.
     ///
     /// # Errors
     /// `Timeout`, and then the sample is not sent; `BadParameter` for a value without an encoding; how the

@@ -15,12 +15,13 @@ use crate::shared::{Request, Shared, State};
 use crate::sync::now;
 use crate::writer_core::WriterCore;
 use spindle::{
-    Batch, Ended, Handler, MemberId, Node, Publisher, SendError, SharedPublisher, SubgroupId, View, ViewChange,
+    Batch, Change, Ended, Handler, MemberId, Node, Publisher, SendError, SharedPublisher, SubgroupId, View, ViewChange,
 };
 use spindle_dds_core::cache::ReaderEvent;
 use spindle_dds_core::directory::{
     Applied, Directory, DirectoryCommand, DirectoryEvent, DirectoryMessage, EntityChange,
 };
+use spindle_dds_core::status::TopicStatuses;
 use spindle_dds_core::stream::{PlacedEvent, ProcessStreams, StreamEvent, StreamMessage};
 use spindle_dds_core::{DdsError, DdsTime, Guid, Position};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -32,6 +33,8 @@ use tracing::{debug, warn};
 const COMMAND_CHANGES_MAX: usize = 64;
 /// How soon a message that found no room is tried again.
 const RETRY: Duration = Duration::from_millis(1);
+/// How often writers that close are looked at, if nothing happens.
+const LOOK: Duration = Duration::from_millis(10);
 /// The number of a process among those of its id: ids are never used again.
 pub(crate) const INCARNATION: u64 = 1;
 
@@ -41,6 +44,14 @@ enum Contents {
     Directory,
     Domain(u32),
     Other,
+}
+
+/// The outcome of sending a message of the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Sent,
+    TooLong,
+    Full,
 }
 
 /// The handler of a participant.
@@ -74,17 +85,23 @@ pub(crate) struct Driver {
     is_replanning: bool,
     /// Whether writers wait for the delivery of their last samples.
     is_closing: bool,
+    /// The changes that this process has proposed in the view, and the names of subgroups that could not be made.
+    proposed: Vec<Change>,
+    unmade: BTreeSet<String>,
     /// The participants that this process has expelled, and that are still there.
     expelled: BTreeSet<Guid>,
 }
 
-/// Counts a change in the statuses of the entities of this process.
-fn count_event(state: &State, event: &DirectoryEvent) {
+/// Work that is done when the state is not locked.
+type Task = Box<dyn FnOnce()>;
+
+/// Returns what an event changes in the statuses of the entities of this process.
+fn count_event(state: &State, event: &DirectoryEvent) -> Option<Task> {
     match event {
         DirectoryEvent::Mismatched { writer, reader, policies, .. } => {
-            let (own_writer, own_reader) = (state.writers.get(writer), state.readers.get(reader));
+            let (own_writer, own_reader) = (state.writers.get(writer).cloned(), state.readers.get(reader).cloned());
             if own_writer.is_none() && own_reader.is_none() {
-                return;
+                return None;
             }
             if let Some(directory) = state.replica.directory()
                 && let Ok(Err(reasons)) = directory.why(*writer, *reader)
@@ -92,16 +109,22 @@ fn count_event(state: &State, event: &DirectoryEvent) {
                 let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
                 warn!(target: "spindle::dds", %writer, %reader, "they don't match: {}", reasons.join("; "));
             }
-            own_writer.into_iter().for_each(|own| own.count_incompatible(policies));
-            own_reader.into_iter().for_each(|own| own.count_incompatible(policies));
+            let policies = policies.clone();
+            Some(Box::new(move || {
+                own_writer.into_iter().for_each(|own| own.count_incompatible(&policies));
+                own_reader.into_iter().for_each(|own| own.count_incompatible(&policies));
+            }))
         }
         DirectoryEvent::InconsistentTopic { topic, other, reason } => {
-            for own in [topic, other].into_iter().filter_map(|guid| state.topics.get(guid)) {
+            let topics: Vec<_> =
+                [topic, other].into_iter().filter_map(|guid| state.topics.get(guid).cloned()).collect();
+            for own in &topics {
                 warn!(target: "spindle::dds", topic = own.name, "another topic of this name has another type: {reason}");
-                own.with_statuses(|statuses| statuses.count_inconsistent());
             }
+            let count = move || topics.iter().for_each(|own| own.with_statuses(TopicStatuses::count_inconsistent));
+            Some(Box::new(count))
         }
-        _ => {}
+        _ => None,
     }
 }
 
@@ -130,6 +153,8 @@ impl Driver {
             is_dirty: true,
             is_replanning: true,
             is_closing: false,
+            proposed: Vec::new(),
+            unmade: BTreeSet::new(),
             expelled: BTreeSet::new(),
         };
         driver.begin(None, &view);
@@ -190,6 +215,7 @@ impl Driver {
             })
             .collect();
         self.view = Arc::clone(view);
+        self.proposed.clear();
         (self.is_dirty, self.is_replanning) = (true, true);
         self.advance();
     }
@@ -213,13 +239,16 @@ impl Driver {
             streams.note(directory, &Applied::default());
             debug!(target: "spindle::dds", me = self.me.0, version = directory.version(), "the directory is here");
         }
+        let mut tasks = Vec::new();
         for (sender, command, applied) in outcomes {
-            applied.events.iter().for_each(|event| count_event(&state, event));
+            tasks.extend(applied.events.iter().filter_map(|event| count_event(&state, event)));
             if sender == self.me.0 {
-                settle(&mut state, &command, &applied);
+                tasks.extend(settle(&mut state, &command, &applied));
             }
         }
         drop(state);
+        // They may wake tasks of the application, which may come back for the lock.
+        tasks.into_iter().for_each(|task| task());
         (self.is_dirty, self.is_replanning) = (true, true);
         shared.notify();
         self.advance();
@@ -266,7 +295,7 @@ impl Driver {
         }
         let mut has_room = true;
         if let Some(message) = state.replica.due() {
-            has_room = self.tell(&message.encode());
+            has_room = self.tell(&message.encode()) != Told::Full;
             if has_room {
                 state.replica.sent();
             }
@@ -280,28 +309,49 @@ impl Driver {
             self.activate_writers(directory);
             if std::mem::take(&mut self.is_replanning) && state.replica.leads() {
                 for change in planner::changes(&self.view, directory, self.ring_bytes) {
-                    debug!(target: "spindle::dds", me = self.me.0, ?change, "the subgroups change");
-                    if let Err(error) = node.propose_change(change) {
-                        warn!(target: "spindle::dds", "an order domain has no subgroup: {error}");
-                    }
+                    self.propose(node, change);
                 }
             }
+            let (directory, epochs) = (state.replica.directory(), &self.epochs);
+            let exists = |domain: &u32| directory.is_some_and(|own| own.plan(*domain).is_some());
+            self.publishers.retain(|domain, _| epochs.contains_key(domain) || exists(domain));
         }
         self.delete_writers(&mut state);
         has_room &= state.outbox.is_empty() || state.replica.directory().is_none();
-        self.is_dirty |= !has_room;
-        (!has_room).then_some(RETRY)
+        self.is_dirty |= !has_room || self.is_closing;
+        if has_room { self.is_closing.then_some(LOOK) } else { Some(RETRY) }
+    }
+
+    /// Asks the group for a change of its subgroups. A change that fits no view is reported once.
+    fn propose(&mut self, node: &mut Node, change: Change) {
+        if self.proposed.contains(&change) {
+            return;
+        }
+        debug!(target: "spindle::dds", me = self.me.0, ?change, "the subgroups change");
+        let name = match &change {
+            Change::Create(spec) | Change::Alter(spec) => spec.name.clone(),
+            _ => String::new(),
+        };
+        let why = match node.propose_change(change.clone()) {
+            Ok(true) => return self.proposed.push(change),
+            Ok(false) if !self.view.wants(&change) => return,
+            Ok(false) => "it has too many members for a proposal, or the view has too many subgroups".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        if self.unmade.insert(name.clone()) {
+            warn!(target: "spindle::dds", subgroup = name, "an order domain has no subgroup, or an old one: {why}");
+        }
     }
 
     /// Sends a message in the directory's subgroup, if there is room now.
-    fn tell(&mut self, bytes: &[u8]) -> bool {
+    fn tell(&mut self, bytes: &[u8]) -> Told {
         match self.directory.send(bytes, Duration::ZERO) {
-            Ok(()) => true,
+            Ok(()) => Told::Sent,
             Err(SendError::TooLong { len, max }) => {
                 warn!(target: "spindle::dds", len, max, "a command is too long for the group, and was dropped");
-                true
+                Told::TooLong
             }
-            Err(_) => false,
+            Err(_) => Told::Full,
         }
     }
 
@@ -326,10 +376,11 @@ impl Driver {
                     (DirectoryCommand::Change { participant, changes }, Some(guids), count)
                 }
             };
-            if !self.tell(&DirectoryMessage::Command(command).encode()) {
-                return false;
+            match self.tell(&DirectoryMessage::Command(command).encode()) {
+                Told::Sent => state.in_flight.extend(guids),
+                Told::TooLong => {}
+                Told::Full => return false,
             }
-            state.in_flight.extend(guids);
             state.outbox.drain(..count);
         }
         true
@@ -345,7 +396,8 @@ impl Driver {
         if new.is_empty() {
             return true;
         }
-        let has_room = self.tell(&DirectoryMessage::Command(DirectoryCommand::Expel(new.clone())).encode());
+        let command = DirectoryMessage::Command(DirectoryCommand::Expel(new.clone()));
+        let has_room = self.tell(&command.encode()) != Told::Full;
         if has_room {
             self.expelled.extend(new);
         }
@@ -446,9 +498,10 @@ impl Driver {
 }
 
 /// Takes over the results of a command of this participant.
-fn settle(state: &mut State, command: &DirectoryCommand, applied: &Applied) {
+fn settle(state: &mut State, command: &DirectoryCommand, applied: &Applied) -> Vec<Task> {
+    let mut tasks: Vec<Task> = Vec::new();
     if !matches!(command, DirectoryCommand::Change { .. }) {
-        return;
+        return tasks;
     }
     let guids = state.in_flight.pop_front().unwrap_or_default();
     for (guid, result) in guids.into_iter().zip(&applied.results) {
@@ -458,10 +511,13 @@ fn settle(state: &mut State, command: &DirectoryCommand, applied: &Applied) {
             what: format!("the directory has refused it: {error}"),
             remedy: "create it anew, in another way",
         };
-        state.readers.get(&guid).into_iter().for_each(|own| own.end(why.clone()));
-        state.writers.get(&guid).into_iter().for_each(|own| own.end(why.clone()));
-        state.refused.insert(guid, error.clone());
+        let (reader, writer) = (state.readers.get(&guid).cloned(), state.writers.get(&guid).cloned());
+        tasks.push(Box::new(move || {
+            reader.into_iter().for_each(|own| own.end(why.clone()));
+            writer.into_iter().for_each(|own| own.end(why.clone()));
+        }));
     }
+    tasks
 }
 
 /// Gives an event to its endpoint.
@@ -478,6 +534,13 @@ fn hand_out(
         StreamEvent::Unmatched { writer, reader } => {
             writers.get(&writer).into_iter().for_each(|own| own.count_matched(reader, false));
         }
+    }
+}
+
+impl Drop for Driver {
+    /// Tells all threads that wait, also if the polling thread panics.
+    fn drop(&mut self) {
+        self.shared.end(DdsError::Error("the domain has ended for this participant: its thread has ended".to_owned()));
     }
 }
 

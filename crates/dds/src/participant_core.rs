@@ -140,10 +140,9 @@ impl ParticipantCore {
         if let Some(ended) = &state.ended {
             return Err(ended.clone());
         }
-        let writers: Vec<_> = state.writers.values().cloned().collect();
-        state.writers.clear();
-        writers.iter().for_each(|writer| writer.close());
-        state.closing.extend(writers);
+        let writers = std::mem::take(&mut state.writers);
+        writers.values().for_each(|writer| writer.close());
+        state.closing.extend(writers.into_values());
         state.entities_version += 1;
         drop(state);
         self.shared.wake();

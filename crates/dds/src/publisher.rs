@@ -20,6 +20,15 @@ pub(crate) struct Endpoints {
     depth: u32,
 }
 
+impl Drop for Endpoints {
+    /// The publisher is no more, so no set of it ends.
+    fn drop(&mut self) {
+        if self.depth > 0 {
+            self.writers.iter().filter_map(Weak::upgrade).for_each(|writer| writer.abandon_set());
+        }
+    }
+}
+
 impl Endpoints {
     /// Adds a writer. It takes part in the set that is open.
     fn add(&mut self, writer: &Arc<WriterCore>) {
@@ -124,17 +133,25 @@ impl Publisher {
     /// Ends a coherent set (`end_coherent_changes`, DDS 2.2.2.4.1.11).
     ///
     /// # Errors
-    /// `PreconditionNotMet` without a begin; as [`DataWriter::write`], and then the set can be ended again.
+    /// `PreconditionNotMet` without a begin; as [`DataWriter::write`], and then the set can be ended again; `Error` if a
+    /// change of a BEST_EFFORT writer found no room, and its part of the set was given up.
     pub fn end_coherent_changes(&self) -> Result<(), DdsError> {
         let mut endpoints = lock(&self.endpoints);
         if endpoints.depth == 0 {
             let what = "no coherent set is open".to_owned();
             return Err(DdsError::PreconditionNotMet { what, remedy: "call begin_coherent_changes first" });
         }
+        let mut given_up = Ok(());
         if endpoints.depth == 1 {
-            endpoints.writers.iter().filter_map(Weak::upgrade).try_for_each(|writer| writer.end_set())?;
+            for writer in endpoints.writers.iter().filter_map(Weak::upgrade) {
+                match writer.end_set() {
+                    // This part of the set is over.
+                    Err(error @ DdsError::Error(_)) => given_up = Err(error),
+                    ended => ended?,
+                }
+            }
         }
         endpoints.depth -= 1;
-        Ok(())
+        given_up
     }
 }

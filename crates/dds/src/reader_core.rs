@@ -9,7 +9,7 @@ use spindle_dds_core::status::ReaderStatuses;
 use spindle_dds_core::{DdsDuration, DdsError, DdsTime, Guid, Position};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::Waker;
 
 /// A reader. The polling thread delivers, other threads read and take.
@@ -58,8 +58,7 @@ impl ReaderCore {
         let mut effects = Effects::default();
         events.drain(..).for_each(|(position, event)| effects.add(cache.deliver(position, event, now)));
         let wake_at = cache.wake_at();
-        drop(cache);
-        self.count(&effects);
+        self.count(cache, &effects);
         wake_at
     }
 
@@ -68,13 +67,13 @@ impl ReaderCore {
         let mut cache = lock(&self.cache);
         let effects = cache.poll(now);
         let wake_at = cache.wake_at();
-        drop(cache);
-        self.count(&effects);
+        self.count(cache, &effects);
         wake_at
     }
 
-    /// Counts effects in the statuses, and wakes what waits for them.
-    pub(crate) fn count(&self, effects: &Effects) {
+    /// Counts effects in the statuses, under the lock of the cache, and then wakes the threads that wait for them. So no
+    /// look at the cache comes between the effects and the statuses.
+    fn count(&self, cache: MutexGuard<'_, ReaderCache<Payload>>, effects: &Effects) {
         if *effects == Effects::default() {
             return;
         }
@@ -89,8 +88,9 @@ impl ReaderCore {
         self.status_condition.set_changes(state.statuses.changes());
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
-        self.changed.notify_all();
         self.conditions.data_changed();
+        drop(cache);
+        self.changed.notify_all();
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -121,7 +121,7 @@ impl ReaderCore {
     ) -> Result<Selection<Payload>, DdsError> {
         let mut cache = lock(&self.cache);
         let selection = if takes { cache.take(select, now) } else { cache.read(select, now) };
-        drop(cache);
+        // Under the lock of the cache: a sample that comes later sets the status again.
         self.with_statuses(ReaderStatuses::reset_data_available);
         if selection.is_ok() {
             self.conditions.data_changed();
@@ -138,10 +138,9 @@ impl ReaderCore {
     pub(crate) fn wait_until<R>(
         &self,
         what: &'static str,
-        timeout: DdsDuration,
+        (deadline, timeout): (Deadline, DdsDuration),
         mut found: impl FnMut(&mut ReaderCache<Payload>) -> Option<R>,
     ) -> Result<R, DdsError> {
-        let deadline = Deadline::after(timeout);
         let mut cache = lock(&self.cache);
         loop {
             if let Some(found) = found(&mut cache) {
@@ -160,6 +159,11 @@ impl ReaderCore {
         if !state.wakers.iter().any(|own| own.will_wake(waker)) {
             state.wakers.push(waker.clone());
         }
+    }
+
+    /// Takes back [`ReaderCore::wake_later`].
+    pub(crate) fn forget_waker(&self, waker: &Waker) {
+        lock(&self.state).wakers.retain(|own| !own.will_wake(waker));
     }
 
     /// Returns why no sample comes any more.

@@ -4,7 +4,7 @@ use crate::sync::{Deadline, lock};
 use crate::topic_core::TopicCore;
 use crate::writer_core::WriterCore;
 use spindle::GroupWaker;
-use spindle_dds_core::directory::{Directory, DirectoryError, DirectoryReplica, EntityChange, ParticipantEntry};
+use spindle_dds_core::directory::{Directory, DirectoryReplica, EntityChange, ParticipantEntry};
 use spindle_dds_core::{DdsDuration, DdsError, Guid};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,8 +36,6 @@ pub(crate) struct State {
     pub(crate) entities_version: u64,
     /// The writers that are deleted once their samples have been delivered.
     pub(crate) closing: Vec<Arc<WriterCore>>,
-    /// The entities that the directory has refused, with the reasons.
-    pub(crate) refused: BTreeMap<Guid, DirectoryError>,
     /// How the group ended for this participant.
     pub(crate) ended: Option<DdsError>,
 }
@@ -64,7 +62,6 @@ impl Shared {
             topics: BTreeMap::new(),
             entities_version: 0,
             closing: Vec::new(),
-            refused: BTreeMap::new(),
             ended: None,
         };
         Shared {
@@ -103,6 +100,23 @@ impl Shared {
     pub(crate) fn request(&self, request: Request) {
         self.lock().outbox.push_back(request);
         self.wake();
+    }
+
+    /// Adds an entity and the request that makes it known.
+    ///
+    /// # Errors
+    /// How the participant ended: a later end finds the entity.
+    pub(crate) fn enlist(&self, request: Request, add: impl FnOnce(&mut State)) -> Result<(), DdsError> {
+        let mut state = self.lock();
+        if let Some(ended) = &state.ended {
+            return Err(ended.clone());
+        }
+        add(&mut state);
+        state.entities_version += 1;
+        state.outbox.push_back(request);
+        drop(state);
+        self.wake();
+        Ok(())
     }
 
     /// Tells the threads that wait that the directory has changed.

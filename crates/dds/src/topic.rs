@@ -59,11 +59,9 @@ impl<T: DdsType + 'static> Topic<T> {
             qos,
         };
         let changes = core.support.announcement().into_iter().chain([EntityChange::Topic(Box::new(entry))]).collect();
-        let mut state = participant.shared.lock();
-        state.topics.insert(core.guid, Arc::clone(&core));
-        state.outbox.push_back(Request::Change(core.guid, changes));
-        drop(state);
-        participant.shared.wake();
+        participant.shared.enlist(Request::Change(core.guid, changes), |state| {
+            state.topics.insert(core.guid, Arc::clone(&core));
+        })?;
         let inner = Arc::new(TopicInner { core, participant: Arc::clone(participant) });
         Ok(Topic { inner, of: PhantomData })
     }

@@ -33,6 +33,9 @@ pub(crate) struct WriterCore {
     dropped: AtomicU64,
     /// The messages that were sent and are never delivered.
     lost: AtomicU64,
+    /// Whether all later writes are refused. SeqCst: a thread that sends counts its message before it looks, so the
+    /// polling thread sees the message, or the thread sees this.
+    is_closed: AtomicBool,
     /// Whether a thread waits for deliveries.
     awaited: AtomicBool,
     state: Mutex<State>,
@@ -54,9 +57,18 @@ struct Sending {
     active: Option<(SharedPublisher, u32)>,
     /// The instances that are registered, with their serialised keys.
     instances: BTreeMap<InstanceHandle, Arc<[u8]>>,
-    is_closed: bool,
-    /// The number of the coherent set that is open, and the changes in it.
-    set: Option<(u64, u32)>,
+    /// The coherent set that is open.
+    set: Option<OpenSet>,
+}
+
+/// A coherent set of a writer.
+#[derive(Clone, Copy)]
+struct OpenSet {
+    number: u64,
+    /// The changes in it that were sent.
+    count: u32,
+    /// Whether a change in it found no room, so that the set can't be whole.
+    is_broken: bool,
 }
 
 #[derive(Default)]
@@ -74,13 +86,13 @@ impl fmt::Debug for WriterCore {
 
 /// How long a writer waits for its place in a new view before it looks again.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long a writer without a bound waits for room at a time.
-const UNBOUNDED: Duration = Duration::from_secs(3600);
+/// How long a writer waits for room at a time.
+const PART: Duration = Duration::from_millis(100);
 
 impl WriterCore {
     pub(crate) fn new(guid: Guid, qos: &DataWriterQos) -> WriterCore {
         let (slot, changed, generation, sending, sent, delivered) = Default::default();
-        let (dropped, lost, awaited, state, status_condition) = Default::default();
+        let (dropped, lost, is_closed, awaited, state, status_condition) = Default::default();
         let is_reliable = qos.reliability.kind == ReliabilityQosPolicyKind::Reliable;
         let max_blocking = qos.reliability.max_blocking_time;
         WriterCore {
@@ -95,6 +107,7 @@ impl WriterCore {
             delivered,
             dropped,
             lost,
+            is_closed,
             awaited,
             state,
             status_condition,
@@ -137,18 +150,18 @@ impl WriterCore {
         key: impl FnOnce() -> Result<Arc<[u8]>, DdsError>,
     ) -> Result<bool, DdsError> {
         let mut sending = lock(&self.sending);
-        if sending.is_closed {
-            return Err(DdsError::AlreadyDeleted("writer"));
-        }
-        let set = sending.set.map(|(number, _)| number);
-        let is_sent = self.send_message(&mut sending, |number| {
+        let set = sending.set.map(|set| set.number);
+        let patience = if self.is_reliable { Some(self.max_blocking) } else { None };
+        let is_sent = self.send_message(&mut sending, patience, |number| {
             StreamMessage::Change(ChangeMessage { writer: number, kind, instance, source_timestamp, set, payload })
         })?;
-        if !is_sent {
-            return Ok(false);
+        if let Some(set) = &mut sending.set {
+            set.count += u32::from(is_sent);
+            set.is_broken |= !is_sent;
         }
-        if let Some((_, count)) = &mut sending.set {
-            *count += 1;
+        if !is_sent {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return Ok(false);
         }
         match kind {
             ChangeKind::Unregister | ChangeKind::DisposeUnregister => drop(sending.instances.remove(&instance)),
@@ -160,78 +173,122 @@ impl WriterCore {
         Ok(true)
     }
 
-    /// Sends a message, made with the number of the writer. Returns whether it was sent.
+    /// Sends a message, made with the number of the writer, and waits for room that long; without a bound in
+    /// `patience` it does not wait. Returns whether it was sent.
     fn send_message<'m>(
         &self,
         sending: &mut Sending,
+        patience: Option<DdsDuration>,
         message: impl Fn(u32) -> StreamMessage<'m>,
     ) -> Result<bool, DdsError> {
+        // Before it is sent: the polling thread never counts more deliveries than messages.
+        self.sent.fetch_add(1, Ordering::SeqCst);
+        let outcome = self.place_message(sending, patience, message);
+        if !matches!(outcome, Ok(true)) {
+            self.sent.fetch_sub(1, Ordering::SeqCst);
+        }
+        outcome
+    }
+
+    fn place_message<'m>(
+        &self,
+        sending: &mut Sending,
+        patience: Option<DdsDuration>,
+        message: impl Fn(u32) -> StreamMessage<'m>,
+    ) -> Result<bool, DdsError> {
+        if self.is_closed() {
+            return Err(DdsError::AlreadyDeleted("writer"));
+        }
         // Most messages find room at once, and read no clock.
         if let Some((publisher, number)) = &mut sending.active
             && sending.generation == self.generation.load(Ordering::Acquire)
             && let StreamMessage::Change(change) = message(*number)
             && try_publish(publisher, &change)
         {
-            self.sent.fetch_add(1, Ordering::Release);
             return Ok(true);
         }
-        let timeout = if self.is_reliable { self.max_blocking } else { DdsDuration::ZERO };
+        let timeout = patience.unwrap_or(DdsDuration::ZERO);
         let deadline = Deadline::after(timeout);
+        let late = |what| if patience.is_none() { Ok(false) } else { Err(DdsError::Timeout { what, after: timeout }) };
         loop {
-            let Some((publisher, number)) = self.active(sending, deadline, timeout)? else {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
-                return Ok(false);
+            let Some((publisher, number)) = self.active(sending, deadline)? else {
+                return late("a write before the readers have it");
             };
-            match publish(publisher, &message(*number), deadline.left().unwrap_or(UNBOUNDED)) {
-                Ok(()) => break,
+            // The wait for room is in parts, so that the end of the writer is noticed.
+            let left = deadline.left().unwrap_or(PART).min(PART);
+            match publish(publisher, &message(*number), left) {
+                Ok(()) => return Ok(true),
                 // Another view begins: it says whether the writer may send there.
                 Err(SendError::NoSender) => {
                     sending.active = None;
                     if !deadline.pause(&self.changed, lock(&self.slot), LOOK) {
-                        return Err(DdsError::Timeout { what: "a write during a change of the view", after: timeout });
+                        return late("a write during a change of the view");
                     }
                 }
-                Err(SendError::Full { .. } | SendError::TooMany { .. }) if !self.is_reliable => {
-                    self.dropped.fetch_add(1, Ordering::Relaxed);
-                    return Ok(false);
-                }
                 Err(SendError::Full { .. } | SendError::TooMany { .. }) => {
-                    return Err(DdsError::Timeout { what: "a write", after: timeout });
+                    if deadline.left().is_some_and(|left| left.is_zero()) {
+                        return late("a write");
+                    }
                 }
                 Err(error) => return Err(DdsError::Error(format!("the sample was not sent: {error}"))),
             }
         }
-        // Before the lock is released: a closed writer has a final count.
-        self.sent.fetch_add(1, Ordering::Release);
-        Ok(true)
     }
 
     /// Begins a coherent set.
     pub(crate) fn begin_set(&self, number: u64) {
-        lock(&self.sending).set = Some((number, 0));
+        lock(&self.sending).set = Some(OpenSet { number, count: 0, is_broken: false });
     }
 
-    /// Ends the coherent set, if one with changes is open: the readers see all of it from here on.
+    /// Ends the coherent set, if one with changes is open: the readers see all of it from here on. A set in which a
+    /// change found no room is given up. After another error the set is still open.
     pub(crate) fn end_set(&self) -> Result<(), DdsError> {
         let mut sending = lock(&self.sending);
-        let Some((number, count)) = sending.set.take().filter(|(_, count)| *count > 0) else { return Ok(()) };
-        let set = SetId { source: self.guid, number };
-        let ended =
-            self.send_message(&mut sending, |writer| StreamMessage::SetEnd { set, changes: vec![(writer, count)] });
-        if !matches!(ended, Ok(true)) {
-            // The set stays open, so that the caller can end it again.
-            sending.set = Some((number, count));
-        }
-        ended.map(drop)
+        self.close_set(&mut sending, Some(self.max_blocking))
     }
 
-    /// Returns the publisher and the number of the writer, once it may send; `None` if a BEST_EFFORT writer may not
-    /// now.
+    /// Gives up the coherent set that is open, if there is one.
+    pub(crate) fn abandon_set(&self) {
+        let mut sending = lock(&self.sending);
+        if let Some(set) = &mut sending.set {
+            set.is_broken = true;
+            // If this finds no room, the readers give the set up when the writer goes, or begins another one.
+            let _ = self.close_set(&mut sending, None);
+            sending.set = None;
+        }
+    }
+
+    fn close_set(&self, sending: &mut Sending, patience: Option<DdsDuration>) -> Result<(), DdsError> {
+        let Some(set) = sending.set.take() else { return Ok(()) };
+        let id = SetId { source: self.guid, number: set.number };
+        let ended = match set {
+            OpenSet { count: 0, .. } => Ok(true),
+            OpenSet { is_broken: true, .. } => {
+                let ended = self.send_message(sending, patience, |_| StreamMessage::SetAbandoned(id));
+                // It names no writer, so its delivery is not counted.
+                self.sent.fetch_sub(u64::from(matches!(ended, Ok(true))), Ordering::SeqCst);
+                ended
+            }
+            OpenSet { count, .. } => self.send_message(sending, patience, |writer| StreamMessage::SetEnd {
+                set: id,
+                changes: vec![(writer, count)],
+            }),
+        };
+        if !matches!(ended, Ok(true)) {
+            sending.set = Some(set);
+        }
+        ended?;
+        match set.is_broken {
+            true => Err(DdsError::Error("changes of the coherent set found no room, and it was given up".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the publisher and the number of the writer, once it may send; `None` if the wait is over.
     fn active<'s>(
         &self,
         sending: &'s mut Sending,
         deadline: Deadline,
-        timeout: DdsDuration,
     ) -> Result<Option<&'s mut (SharedPublisher, u32)>, DdsError> {
         // Acquire: pairs with the change of the slot.
         if sending.active.is_none() || sending.generation != self.generation.load(Ordering::Acquire) {
@@ -240,18 +297,21 @@ impl WriterCore {
                 if let Some(ended) = &slot.ended {
                     return Err(ended.clone());
                 }
-                let generation = self.generation.load(Ordering::Acquire);
-                // After NoSender the slot has to change first, or the view.
+                if self.is_closed() {
+                    return Err(DdsError::AlreadyDeleted("writer"));
+                }
                 if slot.active.is_some() {
-                    (sending.generation, sending.active) = (generation, slot.active.clone());
+                    sending.generation = self.generation.load(Ordering::Acquire);
+                    sending.active = slot.active.clone();
                     break;
                 }
-                if !self.is_reliable {
-                    return Ok(None);
+                match deadline.wait(&self.changed, slot) {
+                    Some(guard) => slot = guard,
+                    None => return Ok(None),
                 }
-                let timed_out = DdsError::Timeout { what: "a write before the readers have it", after: timeout };
-                slot = deadline.wait(&self.changed, slot).ok_or(timed_out)?;
             }
+        } else if self.is_closed() {
+            return Err(DdsError::AlreadyDeleted("writer"));
         }
         Ok(sending.active.as_mut())
     }
@@ -268,8 +328,8 @@ impl WriterCore {
 
     /// Counts a message that was delivered here, and so was received everywhere.
     pub(crate) fn note_delivered(&self) {
-        self.delivered.fetch_add(1, Ordering::AcqRel);
-        // SeqCst in `wait_delivered`: one of the two sees the other.
+        // SeqCst, as in `wait_delivered`: one of the two sees the other.
+        self.delivered.fetch_add(1, Ordering::SeqCst);
         if self.awaited.load(Ordering::SeqCst) {
             drop(lock(&self.slot));
             self.changed.notify_all();
@@ -314,9 +374,15 @@ impl WriterCore {
         }
     }
 
-    /// Refuses all later writes.
+    /// Refuses all later writes, also those that wait. It waits for no thread that sends.
     pub(crate) fn close(&self) {
-        lock(&self.sending).is_closed = true;
+        self.is_closed.store(true, Ordering::SeqCst);
+        drop(lock(&self.slot));
+        self.changed.notify_all();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     pub(crate) fn count_matched(&self, reader: Guid, matches: bool) {

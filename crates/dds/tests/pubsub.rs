@@ -307,3 +307,95 @@ fn a_process_that_has_left_an_order_domain_writes_there_again() {
     let values: Vec<i64> = take(&reader, 3).into_iter().map(|(_, data)| data.value).collect();
     assert_eq!(values, [0, 1, 2]);
 }
+
+#[test]
+fn a_process_that_was_a_reader_first_sends_large_samples() {
+    let config = domain();
+    let (one, two) = (participant(&config), participant(&config));
+    let far = two.topic::<Reading>("topic").reliable().writer().unwrap();
+    let reader = two.topic::<Reading>("topic").reliable().keep_all().reader().unwrap();
+    let near = one.topic::<Reading>("topic").reliable().keep_all().reader().unwrap();
+    far.wait_for_subscriptions(2, WAIT).unwrap();
+    near.wait_for_publications(1, WAIT).unwrap();
+    let writer = one.topic::<Reading>("topic").reliable().max_blocking_time(WAIT).writer().unwrap();
+    writer.wait_for_subscriptions(2, WAIT).unwrap();
+    let large = Reading { sensor: "x".repeat(500_000), value: 1 };
+    writer.write(&large).unwrap();
+    assert_eq!(take(&reader, 1)[0].1, large);
+}
+
+#[test]
+fn the_end_of_a_participant_waits_for_no_write() {
+    let config = domain();
+    let (one, two) = (participant(&config), participant(&config));
+    let forever = DdsDuration::INFINITE;
+    // A sample that is too large for the group is refused; a writer whose topic is refused waits for its place.
+    let writer = one.topic::<Reading>("topic").reliable().max_blocking_time(forever).writer().unwrap();
+    writer.write(&Reading::default()).unwrap();
+    drop(writer);
+    let writer = one.topic::<Reading>("other").reliable().max_blocking_time(forever).writer().unwrap();
+    let thread = {
+        let writer = writer.clone();
+        std::thread::spawn(move || {
+            // Until the participant ends.
+            (0..).find_map(|value| writer.write(&Reading { sensor: "a".into(), value }).err()).unwrap()
+        })
+    };
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let start = std::time::Instant::now();
+    one.close().unwrap();
+    assert!(start.elapsed() < std::time::Duration::from_secs(4), "{:?}", start.elapsed());
+    assert!(matches!(thread.join().unwrap(), DdsError::AlreadyDeleted(_)));
+    assert_eq!(two.participants().unwrap().len(), 1);
+}
+
+#[test]
+fn a_set_with_a_dropped_change_is_given_up() {
+    let config = domain();
+    let (one, two) = (participant(&config), participant(&config));
+    let presentation = PresentationQosPolicy {
+        access_scope: PresentationQosPolicyAccessScopeKind::Topic,
+        coherent_access: true,
+        ordered_access: false,
+    };
+    let publisher = one.create_publisher(PublisherQos { presentation, ..PublisherQos::default() }).unwrap();
+    let topic = one.create_topic::<Reading>("topic", TopicQos::default()).unwrap();
+    let weak = ReliabilityQosPolicy { kind: ReliabilityQosPolicyKind::BestEffort, ..ReliabilityQosPolicy::WRITER };
+    let qos = DataWriterQos { reliability: weak, ..DataWriterQos::default() };
+    let writer = publisher.create_datawriter(&topic, qos).unwrap();
+    let topic = two.create_topic::<Reading>("topic", TopicQos::default()).unwrap();
+    let subscriber = two.create_subscriber(SubscriberQos { presentation, ..SubscriberQos::default() }).unwrap();
+    let history = HistoryQosPolicy { kind: HistoryQosPolicyKind::KeepAll };
+    let qos = DataReaderQos { history, ..DataReaderQos::default() };
+    let reader = subscriber.create_datareader(&topic, qos).unwrap();
+    writer.wait_for_subscriptions(1, WAIT).unwrap();
+    let (mut broken, mut whole) = (0, Vec::new());
+    for round in 0..40_i64 {
+        let before = writer.dropped();
+        publisher.begin_coherent_changes().unwrap();
+        for value in 0..if round % 2 == 0 { 20_000 } else { 4 } {
+            writer.write(&Reading { sensor: format!("{round}"), value }).unwrap();
+        }
+        let ended = publisher.end_coherent_changes();
+        assert_eq!(ended.is_err(), writer.dropped() > before, "round {round}: {ended:?}");
+        broken += usize::from(ended.is_err());
+        if ended.is_ok() {
+            whole.push(round);
+        }
+        let _ = writer.wait_for_acknowledgments(WAIT);
+    }
+    writer.wait_for_acknowledgments(WAIT).unwrap();
+    assert!(broken > 0 && !whole.is_empty(), "{broken} sets had a dropped change, {whole:?} had none");
+    let mut seen = std::collections::BTreeMap::<i64, u32>::new();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while seen.len() < whole.len() {
+        assert!(std::time::Instant::now() < end, "{seen:?} of {whole:?}");
+        for sample in reader.take().unwrap() {
+            let round = sample.data().unwrap().map(|data| data.sensor.parse::<i64>().unwrap());
+            round.into_iter().for_each(|round| *seen.entry(round).or_default() += 1);
+        }
+    }
+    let expected = |round: &i64| if round % 2 == 0 { 20_000 } else { 4 };
+    assert!(seen.keys().eq(&whole), "{seen:?} of {whole:?}");
+    assert!(seen.iter().all(|(round, count)| *count == expected(round)), "{seen:?}");
+}

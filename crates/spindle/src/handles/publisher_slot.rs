@@ -139,6 +139,14 @@ impl PublisherSlot {
         self.put(Ring::Ready(publisher));
     }
 
+    /// Sets that this member is a sender again: a ring is there, or will be.
+    pub(crate) fn readmit(&self) {
+        let mut waiting = self.lock();
+        if matches!(waiting.ring, Ring::Never) {
+            waiting.ring = Ring::NotYet;
+        }
+    }
+
     /// Sets that this member is no longer a sender.
     pub(crate) fn refuse(&self) {
         self.put(Ring::Never);

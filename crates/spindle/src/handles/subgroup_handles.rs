@@ -114,6 +114,7 @@ impl SubgroupHandles {
                 let publisher = fabric.publisher(claims);
                 self.room = Some(publisher.room());
                 self.ring = Some(publisher);
+                self.slot.readmit();
             }
             None => {
                 self.ring = None;
