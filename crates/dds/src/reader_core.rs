@@ -89,6 +89,10 @@ impl ReaderCore {
         self.status_condition.set_changes(state.statuses.changes());
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
+        if !effects.liveness.is_empty() {
+            // The lock of the cache: a thread that waits for matches has looked before, or will look later.
+            drop(lock(&self.cache));
+        }
         self.changed.notify_all();
         self.conditions.data_changed();
         wakers.into_iter().for_each(Waker::wake);

@@ -187,6 +187,10 @@ impl WriterCore {
                 // Another view begins: it says whether the writer may send there.
                 Err(SendError::NoSender) => {
                     sending.active = None;
+                    if !self.is_reliable {
+                        self.dropped.fetch_add(1, Ordering::Relaxed);
+                        return Ok(false);
+                    }
                     if !deadline.pause(&self.changed, lock(&self.slot), LOOK) {
                         return Err(DdsError::Timeout { what: "a write during a change of the view", after: timeout });
                     }

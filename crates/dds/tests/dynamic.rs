@@ -85,6 +85,20 @@ fn a_dynamic_reader_and_a_dynamic_writer_meet_typed_ones() {
     assert!(matches!(&wrong, DdsError::BadParameter(text) if text.contains("sensor")), "{wrong}");
 }
 
+#[test]
+fn a_wait_for_writers_ends_when_one_matches() {
+    let [typed, tool] = two();
+    let topic = typed.create_topic::<Reading>("readings", TopicQos::default()).unwrap();
+    let found = tool.find_dynamic_topic("readings", WAIT).unwrap();
+    let subscriber = tool.create_subscriber(SubscriberQos::default()).unwrap();
+    let reader = subscriber.create_dynamic_datareader(&found, reliable()).unwrap();
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(reader.wait_for_publications(1, DdsDuration::INFINITE)));
+    let publisher = typed.create_publisher(PublisherQos::default()).unwrap();
+    let _writer = publisher.create_datawriter(&topic, DataWriterQos::default()).unwrap();
+    is_done.recv_timeout(std::time::Duration::from_secs(60)).unwrap().unwrap();
+}
+
 fn take(reader: &spindle_dds::DynamicReader) -> Vec<spindle_dds::DynamicSample> {
     reader.wait_for_data(WAIT).unwrap();
     reader.take().unwrap()
