@@ -21,7 +21,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::{Layer, Registry};
 
 /// The targets of the library's events.
-const TARGETS: [&str; 8] = [
+const TARGETS: [&str; 9] = [
     "spindle::view",
     "spindle::bootstrap",
     "spindle::net",
@@ -30,6 +30,7 @@ const TARGETS: [&str; 8] = [
     "spindle::object",
     "spindle::handler",
     "spindle::lag",
+    "spindle::dds",
 ];
 const FILTERS: &str = "a filter is a level (error, warn, info, debug, trace, off), or TARGET=LEVEL with commas between, \
                        such as info,spindle::net=trace";
@@ -43,7 +44,8 @@ pub(crate) struct Verbosity {
     /// One line an event, with the time (UTC); with --json, if the command has it, one JSON object,
     /// whose "event" is "log". $SPINDLE_LOG takes precedence: it is a filter such as
     /// warn,spindle::view=debug. Targets are spindle::view, spindle::bootstrap, spindle::net,
-    /// spindle::rendezvous, spindle::state, spindle::object, spindle::handler and spindle::lag.
+    /// spindle::rendezvous, spindle::state, spindle::object, spindle::handler, spindle::lag and
+    /// spindle::dds.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     verbose: u8,
 }

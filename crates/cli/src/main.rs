@@ -11,6 +11,7 @@ mod calendar;
 mod cast;
 mod clock;
 mod config;
+mod dds;
 mod demo;
 mod exit;
 mod idl;
@@ -140,6 +141,12 @@ enum Command {
     /// Makes, verifies and restores backups of the logs of a member
     #[command(subcommand)]
     Backup(backup::BackupCommand),
+    /// Shows and uses the topics of a DDS domain: what there is, why endpoints match or not, samples
+    ///
+    /// Each command joins the domain as a participant, and leaves it in order at its end or at Ctrl-C. A
+    /// command that only looks reads the directory of the domain, which is the same at all participants.
+    #[command(subcommand)]
+    Dds(dds::DdsCommand),
     /// Inspects settings: effective values and their origins, errors, and an example
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -178,6 +185,7 @@ fn main() -> ExitCode {
         Command::Receive(args) => cast::receive::run(*args),
         Command::Log(command) => logs::run(command),
         Command::Backup(command) => backup::run(command),
+        Command::Dds(command) => dds::run(command),
         Command::Config(command) => config::run(command),
         Command::Bench(args) => bench::run(args),
         Command::Sim(args) => sim::run(args),

@@ -34,6 +34,18 @@ pub(crate) const FLAGS: [(&str, &str); 18] = [
 /// The filter of the library's events that are printed.
 pub(crate) const LOG_VARIABLE: &str = "SPINDLE_LOG";
 
+/// The number of the DDS domain.
+pub(crate) const DOMAIN_VARIABLE: &str = "SPINDLE_DDS_DOMAIN";
+
+/// Returns the number of the DDS domain in the variable, or 0 if it is not set, or empty.
+pub(crate) fn dds_domain() -> CliResult<u32> {
+    let Some(text) = env::var_os(DOMAIN_VARIABLE).filter(|text| !text.is_empty()) else { return Ok(0) };
+    text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
+        let message = format!("{DOMAIN_VARIABLE}={}: a domain is a number, 0 to {}", text.display(), u32::MAX);
+        CliError::new(USAGE, message)
+    })
+}
+
 /// Returns the filter in the variable; `None`: it is not set, or empty.
 pub(crate) fn log_filter() -> Option<CliResult<String>> {
     let filter = env::var_os(LOG_VARIABLE).filter(|filter| !filter.is_empty())?;
@@ -114,8 +126,9 @@ impl Sources {
         if let Some(path) = self.file() {
             settings.file(&path)?;
         }
-        // The log variable is no setting of a member.
-        settings.variables(env::vars_os().filter(|(name, _)| name != LOG_VARIABLE));
+        // These variables are no settings of a member.
+        let is_setting = |name: &OsString| name != LOG_VARIABLE && name != DOMAIN_VARIABLE;
+        settings.variables(env::vars_os().filter(|(name, _)| is_setting(name)));
         self.place.say(&mut settings);
         for said in &self.set {
             let Some((key, value)) = said.split_once('=') else {

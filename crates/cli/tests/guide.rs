@@ -20,10 +20,23 @@ const HOSTS: &str = include_str!("../../../docs/guide/hosts.md");
 const TROUBLESHOOTING: &str = include_str!("../../../docs/guide/troubleshooting.md");
 const TUNING: &str = include_str!("../../../docs/guide/tuning.md");
 const MONITORING: &str = include_str!("../../../docs/guide/monitoring.md");
+const DDS_TOOLS: &str = include_str!("../../../docs/guide/dds-tools.md");
 const PERFORMANCE: &str = include_str!("../../../docs/performance.md");
 /// The pages whose commands are checked to have their flags.
-const PAGES: [&str; 11] =
-    [FIRST_GROUP, CLI, IDL, BACKUP, CONFIGURATION, CAST, HOSTS, TROUBLESHOOTING, TUNING, MONITORING, PERFORMANCE];
+const PAGES: [&str; 12] = [
+    FIRST_GROUP,
+    CLI,
+    IDL,
+    BACKUP,
+    DDS_TOOLS,
+    CONFIGURATION,
+    CAST,
+    HOSTS,
+    TROUBLESHOOTING,
+    TUNING,
+    MONITORING,
+    PERFORMANCE,
+];
 
 /// Returns the contents of the blocks in `language` of a page, in order.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
@@ -447,7 +460,7 @@ fn commands_of_the_pages_have_the_flags_that_they_are_shown_with() {
         let Some(first) = words.first().filter(|word| word.chars().all(|c| c.is_ascii_lowercase())) else { continue };
         let outer = help(&mut known, vec![first]).unwrap_or_else(|| panic!("no command {first:?}: {command}"));
         let second =
-            words.get(1).filter(|word| ["backup", "bench", "config"].contains(first) && !word.starts_with('-'));
+            words.get(1).filter(|word| ["backup", "bench", "config", "dds"].contains(first) && !word.starts_with('-'));
         let inner = second.and_then(|second| help(&mut known, vec![first, second])).unwrap_or_default();
         for flag in words.iter().filter(|word| word.starts_with("--")) {
             let flag = flag.trim_end_matches([',', '.', ')']).split('=').next().unwrap();

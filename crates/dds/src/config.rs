@@ -50,8 +50,8 @@ impl DomainConfig {
         }
     }
 
-    /// Returns the name of the group.
-    pub(crate) fn group(&self) -> String {
+    /// Returns the name of the group whose members the participants are.
+    pub fn group(&self) -> String {
         format!("dds-{}", self.domain_id)
     }
 }

@@ -33,11 +33,12 @@ pub struct DataReader<T> {
     of: PhantomData<fn() -> T>,
 }
 
+/// A reader without its Rust type. Dropping it deletes the reader.
 #[derive(Debug)]
-struct Inner {
-    core: Arc<ReaderCore>,
-    topic: Arc<TopicInner>,
-    qos: DataReaderQos,
+pub(crate) struct Inner {
+    pub(crate) core: Arc<ReaderCore>,
+    pub(crate) topic: Arc<TopicInner>,
+    pub(crate) qos: DataReaderQos,
 }
 
 impl<T> Clone for DataReader<T> {
@@ -53,26 +54,26 @@ impl<T> fmt::Debug for DataReader<T> {
     }
 }
 
-impl<T: DdsType + 'static> DataReader<T> {
+impl Inner {
     pub(crate) fn create(
         participant: &Arc<ParticipantCore>,
         (subscriber, subscriber_qos): (Guid, &SubscriberQos),
-        topic: &Topic<T>,
+        topic: &Arc<TopicInner>,
         qos: DataReaderQos,
-    ) -> Result<DataReader<T>, DdsError> {
+    ) -> Result<Arc<Inner>, DdsError> {
         participant.check()?;
         qos.check(&crate::config::supported())?;
-        if !Arc::ptr_eq(participant, &topic.inner.participant) {
+        if !Arc::ptr_eq(participant, &topic.participant) {
             return Err(DdsError::PreconditionNotMet {
-                what: format!("topic {:?} belongs to another participant", topic.name()),
+                what: format!("topic {:?} belongs to another participant", topic.core.name),
                 remedy: "create the topic at the participant of the subscriber",
             });
         }
-        let (guid, support) = (participant.new_guid(), &topic.inner.core.support);
+        let (guid, support) = (participant.new_guid(), &topic.core.support);
         let core = Arc::new(ReaderCore::new(guid, &qos, subscriber_qos, support.key_of.clone())?);
         let description = ReaderDescription {
             guid,
-            topic: topic.inner.core.reference(),
+            topic: topic.core.reference(),
             qos: qos.clone(),
             subscriber: subscriber_qos.clone(),
         };
@@ -81,7 +82,18 @@ impl<T: DdsType + 'static> DataReader<T> {
         participant.shared.enlist(Request::Change(guid, changes), |state| {
             state.readers.insert(guid, Arc::clone(&core));
         })?;
-        let inner = Arc::new(Inner { core, topic: Arc::clone(&topic.inner), qos });
+        Ok(Arc::new(Inner { core, topic: Arc::clone(topic), qos }))
+    }
+}
+
+impl<T: DdsType + 'static> DataReader<T> {
+    pub(crate) fn create(
+        participant: &Arc<ParticipantCore>,
+        subscriber: (Guid, &SubscriberQos),
+        topic: &Topic<T>,
+        qos: DataReaderQos,
+    ) -> Result<DataReader<T>, DdsError> {
+        let inner = Inner::create(participant, subscriber, &topic.inner, qos)?;
         Ok(DataReader { inner, hasher: KeyHasher::default(), of: PhantomData })
     }
 

@@ -28,11 +28,13 @@ pub struct DataWriter<T> {
     of: PhantomData<fn(&T)>,
 }
 
+/// A writer without its Rust type. Dropping it deletes the writer.
 #[derive(Debug)]
-struct Inner {
-    core: Arc<WriterCore>,
-    topic: Arc<TopicInner>,
-    qos: DataWriterQos,
+pub(crate) struct Inner {
+    pub(crate) core: Arc<WriterCore>,
+    pub(crate) topic: Arc<TopicInner>,
+    pub(crate) qos: DataWriterQos,
+    pub(crate) format: SampleFormat,
 }
 
 impl<T> Clone for DataWriter<T> {
@@ -48,22 +50,22 @@ impl<T> fmt::Debug for DataWriter<T> {
     }
 }
 
-fn unencodable(error: CdrWriteError) -> DdsError {
+pub(crate) fn unencodable(error: CdrWriteError) -> DdsError {
     DdsError::BadParameter(format!("the sample has no encoding: {error}"))
 }
 
-impl<T: DdsType + 'static> DataWriter<T> {
+impl Inner {
     pub(crate) fn create(
         participant: &Arc<ParticipantCore>,
         (publisher, publisher_qos): (Guid, &PublisherQos),
-        topic: &Topic<T>,
+        topic: &Arc<TopicInner>,
         qos: DataWriterQos,
-    ) -> Result<DataWriter<T>, DdsError> {
+    ) -> Result<Arc<Inner>, DdsError> {
         participant.check()?;
         qos.check(&crate::config::supported())?;
-        if !Arc::ptr_eq(participant, &topic.inner.participant) {
+        if !Arc::ptr_eq(participant, &topic.participant) {
             return Err(DdsError::PreconditionNotMet {
-                what: format!("topic {:?} belongs to another participant", topic.name()),
+                what: format!("topic {:?} belongs to another participant", topic.core.name),
                 remedy: "create the topic at the participant of the publisher",
             });
         }
@@ -73,11 +75,11 @@ impl<T: DdsType + 'static> DataWriter<T> {
             what: format!("{} {representation} of a writer", PolicyId::DataRepresentation),
             remedy: "put XCDR or XCDR2 first",
         })?;
-        let (guid, support) = (participant.new_guid(), &topic.inner.core.support);
+        let (guid, support) = (participant.new_guid(), &topic.core.support);
         let core = Arc::new(WriterCore::new(guid, &qos));
         let description = WriterDescription {
             guid,
-            topic: topic.inner.core.reference(),
+            topic: topic.core.reference(),
             qos: qos.clone(),
             publisher: publisher_qos.clone(),
         };
@@ -93,9 +95,20 @@ impl<T: DdsType + 'static> DataWriter<T> {
         participant.shared.enlist(Request::Change(guid, changes), |state| {
             state.writers.insert(guid, Arc::clone(&core));
         })?;
-        let inner = Arc::new(Inner { core, topic: Arc::clone(&topic.inner), qos });
         let format = SampleFormat { version, ..SampleFormat::default() };
-        Ok(DataWriter { inner, hasher: KeyHasher::default(), format, of: PhantomData })
+        Ok(Arc::new(Inner { core, topic: Arc::clone(topic), qos, format }))
+    }
+}
+
+impl<T: DdsType + 'static> DataWriter<T> {
+    pub(crate) fn create(
+        participant: &Arc<ParticipantCore>,
+        publisher: (Guid, &PublisherQos),
+        topic: &Topic<T>,
+        qos: DataWriterQos,
+    ) -> Result<DataWriter<T>, DdsError> {
+        let inner = Inner::create(participant, publisher, &topic.inner, qos)?;
+        Ok(DataWriter { format: inner.format, inner, hasher: KeyHasher::default(), of: PhantomData })
     }
 
     fn handle(&self, key: &T) -> Result<InstanceHandle, DdsError> {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// directory of topics, writers and readers.
 #[derive(Clone, Debug)]
 pub struct DomainParticipant {
-    core: Arc<ParticipantCore>,
+    pub(crate) core: Arc<ParticipantCore>,
 }
 
 impl DomainParticipant {

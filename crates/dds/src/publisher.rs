@@ -31,7 +31,7 @@ impl Drop for Endpoints {
 
 impl Endpoints {
     /// Adds a writer. It takes part in the set that is open.
-    fn add(&mut self, writer: &Arc<WriterCore>) {
+    pub(crate) fn add(&mut self, writer: &Arc<WriterCore>) {
         self.writers.retain(|own| own.strong_count() > 0);
         self.writers.push(Arc::downgrade(writer));
         if self.depth > 0 {
@@ -46,10 +46,10 @@ macro_rules! factory {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub struct $name {
-            participant: Arc<ParticipantCore>,
-            guid: Guid,
-            qos: Arc<$qos>,
-            endpoints: Arc<Mutex<Endpoints>>,
+            pub(crate) participant: Arc<ParticipantCore>,
+            pub(crate) guid: Guid,
+            pub(crate) qos: Arc<$qos>,
+            pub(crate) endpoints: Arc<Mutex<Endpoints>>,
         }
 
         impl $name {

@@ -116,6 +116,14 @@ impl<T> Sample<T> {
             SampleData::Key(_) => None,
         }
     }
+
+    /// Returns the serialised key of a sample that announces a change of state. It is empty without a key.
+    pub(crate) fn key_bytes(&self) -> Option<&[u8]> {
+        match &self.inner.data {
+            SampleData::Value(_) => None,
+            SampleData::Key(bytes) => Some(bytes),
+        }
+    }
 }
 
 impl<T: DdsType> Sample<T> {

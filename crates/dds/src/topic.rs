@@ -41,16 +41,21 @@ impl<T> fmt::Debug for Topic<T> {
     }
 }
 
-impl<T: DdsType + 'static> Topic<T> {
+impl TopicInner {
     /// Creates a topic, and tells the others of it. It waits for no agreement.
-    pub(crate) fn create(participant: &Arc<ParticipantCore>, name: &str, qos: TopicQos) -> Result<Topic<T>, DdsError> {
+    pub(crate) fn create(
+        participant: &Arc<ParticipantCore>,
+        name: &str,
+        qos: TopicQos,
+        support: TypeSupport,
+    ) -> Result<Arc<TopicInner>, DdsError> {
         participant.check()?;
         qos.check(&crate::config::supported())?;
         if name.is_empty() {
             return Err(DdsError::BadParameter("the name of a topic is empty".to_owned()));
         }
-        let support = Arc::new(TypeSupport::of::<T>()?);
-        let core = Arc::new(TopicCore::new(participant.new_guid(), name.to_owned(), qos.clone(), support));
+        let core = TopicCore::new(participant.new_guid(), name.to_owned(), qos.clone(), Arc::new(support));
+        let core = Arc::new(core);
         let entry = TopicEntry {
             guid: core.guid,
             participant: participant.guid,
@@ -62,7 +67,13 @@ impl<T: DdsType + 'static> Topic<T> {
         participant.shared.enlist(Request::Change(core.guid, changes), |state| {
             state.topics.insert(core.guid, Arc::clone(&core));
         })?;
-        let inner = Arc::new(TopicInner { core, participant: Arc::clone(participant) });
+        Ok(Arc::new(TopicInner { core, participant: Arc::clone(participant) }))
+    }
+}
+
+impl<T: DdsType + 'static> Topic<T> {
+    pub(crate) fn create(participant: &Arc<ParticipantCore>, name: &str, qos: TopicQos) -> Result<Topic<T>, DdsError> {
+        let inner = TopicInner::create(participant, name, qos, TypeSupport::of::<T>()?)?;
         Ok(Topic { inner, of: PhantomData })
     }
 }

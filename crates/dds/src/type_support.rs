@@ -4,8 +4,8 @@ use spindle_dds_core::DdsError;
 use spindle_dds_core::cache::KeyReader;
 use spindle_dds_core::directory::EntityChange;
 use spindle_xcdr::{
-    DataType, DdsType, SampleFormat, TypeBody, TypeDescription, TypeHash, TypeObjectKind, TypeObjects, decode_sample,
-    encode_key_sample,
+    DataType, DdsType, DynamicType, SampleFormat, TypeBody, TypeDescription, TypeHash, TypeObjectKind, TypeObjects,
+    decode_sample, encode_key_sample,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,6 +45,29 @@ impl TypeSupport {
             Ok(encode_key_sample(&value, SampleFormat::default()).unwrap_or_default().into())
         });
         TypeSupport::new(T::NAME, T::description(), key_of)
+    }
+
+    /// Makes the support of a type that is described at run time. `known` are the hash and the type objects by
+    /// which the directory knows it.
+    pub(crate) fn dynamic(
+        name: &str,
+        of: &Arc<DynamicType>,
+        known: Option<(TypeHash, BTreeMap<TypeHash, Vec<u8>>)>,
+    ) -> Result<TypeSupport, DdsError> {
+        let key_type = Arc::clone(of);
+        let key_of: KeyReader<Payload> = Arc::new(move |sample: &Payload| {
+            if !key_type.description().is_keyed() {
+                return Ok(Arc::from([]));
+            }
+            let value = key_type.decode_sample(sample.as_ref())?;
+            // The key of a value that was read has an encoding.
+            Ok(key_type.encode_key_sample(&value, SampleFormat::default()).unwrap_or_default().into())
+        });
+        let own = TypeSupport::new(name, of.description().clone(), key_of)?;
+        Ok(match known {
+            Some((hash, objects)) => TypeSupport { hash: Some(hash), objects, ..own },
+            None => own,
+        })
     }
 
     fn new(name: &str, description: TypeDescription, key_of: KeyReader<Payload>) -> Result<TypeSupport, DdsError> {

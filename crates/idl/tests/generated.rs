@@ -343,3 +343,34 @@ fn keys_and_nesting_come_from_annotations_and_pragmas() {
     round_trip(&KeyedByUnion { choice: Keyed::Y(Order::Second, 1), value: 2 });
     assert_eq!(preprocessor::Extra::default().data.len(), 5);
 }
+
+/// Checks that the IDL of a type, as `TypeDescription::to_idl` writes it, compiles to the same attributes of names,
+/// identifiers, keys, bounds and cases as the file from which the type came.
+fn assert_compiles_alike<T: DdsType>(golden: &str) {
+    let idl = T::description().to_idl();
+    let generated = spindle_idl::Compiler::new().compile_text("printed.idl", &idl);
+    let generated = generated.unwrap_or_else(|errors| panic!("{errors}\n{idl}"));
+    assert_eq!(generated.warnings(), [], "{idl}");
+    let attributes = |text: &str| {
+        let lines = text.lines().map(str::trim).filter(|line| line.starts_with("#[dds("));
+        lines.map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+    };
+    let (found, expected) = (attributes(generated.rust()), attributes(golden));
+    let other: Vec<_> = found.difference(&expected).collect();
+    assert!(other.is_empty(), "{other:#?}\n{idl}");
+}
+
+#[test]
+fn a_printed_type_compiles_to_the_same() {
+    const ANNOTATIONS: &str = include_str!("golden/annotations.rs");
+    assert_compiles_alike::<golden::annotations::corpus::Topic>(ANNOTATIONS);
+    assert_compiles_alike::<golden::annotations::corpus::AlsoTopic>(ANNOTATIONS);
+    assert_compiles_alike::<golden::collections::corpus::Collections>(include_str!("golden/collections.rs"));
+    assert_compiles_alike::<golden::inheritance::corpus::inner::Last>(include_str!("golden/inheritance.rs"));
+    assert_compiles_alike::<golden::masks::corpus::Masks>(include_str!("golden/masks.rs"));
+    assert_compiles_alike::<golden::names::TopLevel>(include_str!("golden/names.rs"));
+    assert_compiles_alike::<golden::recursive::corpus::Node>(include_str!("golden/recursive.rs"));
+    assert_compiles_alike::<golden::recursive::corpus::Chain>(include_str!("golden/recursive.rs"));
+    assert_compiles_alike::<golden::sensor::sensor::Reading>(include_str!("golden/sensor.rs"));
+    assert_compiles_alike::<golden::unions::corpus::Unions>(include_str!("golden/unions.rs"));
+}

@@ -15,6 +15,7 @@ mod encapsulation;
 mod encoder;
 mod error;
 mod format;
+mod idl;
 mod key;
 mod plain;
 mod type_object;
