@@ -26,7 +26,8 @@ pub struct DomainConfig {
     /// [`spindle::Config::suspect_after`]. The same for all participants. Default: 1 s.
     pub suspect_after: Option<Duration>,
     /// The bytes of samples that this process may have on the way in an order domain, at most: the size of its
-    /// ring there. It holds at least 8 samples and at most 1,024. The same for all participants. Default: 256 KiB.
+    /// ring there. It holds at least 8 samples and at most 1,024. The participant that has been in the domain for the
+    /// longest time decides for each order domain that begins. Default: 256 KiB.
     pub ring_bytes: u64,
     /// How long the end of a participant may take: its last samples are delivered before. Default: 5 s.
     pub close_timeout: Duration,

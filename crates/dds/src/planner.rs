@@ -53,12 +53,12 @@ pub(crate) fn changes(view: &View, directory: &Directory, ring_bytes: u64) -> Ve
                     ids.sort_unstable();
                     ids
                 };
-                let is_so = sorted(ids(&known.members)) == *members
-                    && sorted(ids(&known.senders)) == *senders
-                    && known.message_bytes_max == wanted.message_bytes_max
-                    && known.window == wanted.window;
-                if !is_so {
-                    changes.push(Change::Alter(wanted));
+                // The window is that of the first leader, which may have had other settings.
+                let is_as_long = known.message_bytes_max == wanted.message_bytes_max;
+                let is_so = sorted(ids(&known.members)) == *members && sorted(ids(&known.senders)) == *senders;
+                if !is_so || !is_as_long {
+                    let window = if is_as_long { known.window } else { wanted.window };
+                    changes.push(Change::Alter(SubgroupSpec { window, ..wanted }));
                 }
             }
         }

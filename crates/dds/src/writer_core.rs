@@ -59,6 +59,8 @@ struct Sending {
     instances: BTreeMap<InstanceHandle, Arc<[u8]>>,
     /// The coherent set that is open.
     set: Option<OpenSet>,
+    /// Whether the last sample of a BEST_EFFORT writer found no room.
+    is_crowded: bool,
 }
 
 /// A coherent set of a writer.
@@ -86,6 +88,8 @@ impl fmt::Debug for WriterCore {
 
 /// How long a writer waits for its place in a new view before it looks again.
 const LOOK: Duration = Duration::from_millis(10);
+/// How long a BEST_EFFORT writer waits for its ring.
+const RING_WAIT: DdsDuration = DdsDuration::from_millis(1);
 /// How long a writer waits for room at a time.
 const PART: Duration = Duration::from_millis(100);
 
@@ -151,10 +155,17 @@ impl WriterCore {
     ) -> Result<bool, DdsError> {
         let mut sending = lock(&self.sending);
         let set = sending.set.map(|set| set.number);
-        let patience = if self.is_reliable { Some(self.max_blocking) } else { None };
+        // A BEST_EFFORT writer waits a moment for its ring in a new view, and not for a ring that stays full.
+        let patience = if self.is_reliable { self.max_blocking } else { RING_WAIT };
+        let patience = if sending.is_crowded { None } else { Some(patience) };
         let is_sent = self.send_message(&mut sending, patience, |number| {
             StreamMessage::Change(ChangeMessage { writer: number, kind, instance, source_timestamp, set, payload })
-        })?;
+        });
+        let is_sent = match is_sent {
+            Err(DdsError::Timeout { .. }) if !self.is_reliable => false,
+            outcome => outcome?,
+        };
+        sending.is_crowded = !is_sent;
         if let Some(set) = &mut sending.set {
             set.count += u32::from(is_sent);
             set.is_broken |= !is_sent;

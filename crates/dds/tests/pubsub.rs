@@ -399,3 +399,18 @@ fn a_set_with_a_dropped_change_is_given_up() {
     assert!(seen.keys().eq(&whole), "{seen:?} of {whole:?}");
     assert!(seen.iter().all(|(round, count)| *count == expected(round)), "{seen:?}");
 }
+
+#[test]
+fn a_best_effort_writer_sends_its_first_sample() {
+    let config = domain();
+    let (one, two) = (participant(&config), participant(&config));
+    for round in 0..5 {
+        let name = format!("topic-{round}");
+        let writer = one.topic::<Reading>(&name).best_effort().writer().unwrap();
+        let reader = two.topic::<Reading>(&name).best_effort().keep_all().reader().unwrap();
+        writer.wait_for_subscriptions(1, WAIT).unwrap();
+        writer.write(&Reading { sensor: "a".into(), value: round }).unwrap();
+        assert_eq!(writer.dropped(), 0, "round {round}");
+        assert_eq!(take(&reader, 1)[0].1.value, round);
+    }
+}
