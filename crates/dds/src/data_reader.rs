@@ -21,7 +21,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// A reader of a topic. Clones are the same reader; it is deleted when the last one is dropped.
 ///
@@ -183,7 +183,7 @@ impl<T: DdsType + 'static> DataReader<T> {
     /// Returns the samples as they come, for tasks of any runtime: each is taken once. The stream ends with an error
     /// when the participant ends. Several streams of one reader share the samples.
     pub fn stream(&self) -> SampleStream<T> {
-        SampleStream { reader: self.clone(), is_over: false, waker: None }
+        SampleStream { reader: self.clone(), is_over: false, number: self.inner.core.new_stream() }
     }
 
     /// Returns the handle of the instance of a key that the reader knows: `lookup_instance`
@@ -291,13 +291,13 @@ impl<T> DataReader<T> {
 pub struct SampleStream<T> {
     reader: DataReader<T>,
     is_over: bool,
-    /// The waker that the reader may have.
-    waker: Option<Waker>,
+    /// Its number at the reader.
+    number: u64,
 }
 
 impl<T> Drop for SampleStream<T> {
     fn drop(&mut self) {
-        self.waker.iter().for_each(|waker| self.reader.inner.core.forget_waker(waker));
+        self.reader.inner.core.forget_waker(self.number);
     }
 }
 
@@ -309,8 +309,7 @@ impl<T: DdsType + 'static> Stream for SampleStream<T> {
             return Poll::Ready(None);
         }
         // The waker is there before the look, so no sample comes unnoticed between the two.
-        self.reader.inner.core.wake_later(context.waker());
-        self.waker = Some(context.waker().clone());
+        self.reader.inner.core.wake_later(self.number, context.waker());
         match self.reader.take_next_sample() {
             Ok(Some(sample)) => Poll::Ready(Some(Ok(sample))),
             Ok(None) => Poll::Pending,

@@ -35,6 +35,8 @@ const COMMAND_CHANGES_MAX: usize = 64;
 const RETRY: Duration = Duration::from_millis(1);
 /// How often writers that close are looked at, if nothing happens.
 const LOOK: Duration = Duration::from_millis(10);
+/// The refusals of a change after which it is reported.
+const REFUSALS: u32 = 3;
 /// The number of a process among those of its id: ids are never used again.
 pub(crate) const INCARNATION: u64 = 1;
 
@@ -85,9 +87,10 @@ pub(crate) struct Driver {
     is_replanning: bool,
     /// Whether writers wait for the delivery of their last samples.
     is_closing: bool,
-    /// The changes that this process has proposed in the view, and the names of subgroups that could not be made.
+    /// The changes that this process has proposed in the view, and how often the group has refused those of a
+    /// subgroup.
     proposed: Vec<Change>,
-    unmade: BTreeSet<String>,
+    unmade: BTreeMap<String, u32>,
     /// The participants that this process has expelled, and that are still there.
     expelled: BTreeSet<Guid>,
 }
@@ -154,7 +157,7 @@ impl Driver {
             is_replanning: true,
             is_closing: false,
             proposed: Vec::new(),
-            unmade: BTreeSet::new(),
+            unmade: BTreeMap::new(),
             expelled: BTreeSet::new(),
         };
         driver.begin(None, &view);
@@ -187,16 +190,6 @@ impl Driver {
             sending.extend(senders.contains(&self.me.0).then_some(domain));
             if self.epochs.get(&domain) != Some(&epoch) {
                 self.streams.begin_epoch(domain, epoch, &members, &senders);
-            }
-        }
-        for (domain, writer) in self.numbers.values() {
-            // The group sends nothing again for a process that is no sender. A plan names it until its writers are
-            // deleted, after their last samples.
-            if self.sending.contains(domain) && !sending.contains(domain) {
-                let lost = writer.give_up();
-                if lost > 0 {
-                    warn!(target: "spindle::dds", writer = %writer.guid, lost, "samples were lost in a change of the view");
-                }
             }
         }
         self.sending = sending;
@@ -280,6 +273,17 @@ impl Driver {
         }
     }
 
+    /// Counts what writers have sent in order domains in which this process is no sender any more: the group does not
+    /// send it again. A plan names the process until its writers are deleted, so this is the effect of an old plan.
+    fn give_up_lost(&self) {
+        for (domain, writer) in self.numbers.values() {
+            let lost = if self.sending.contains(domain) { 0 } else { writer.give_up() };
+            if lost > 0 {
+                warn!(target: "spindle::dds", writer = %writer.guid, lost, "samples were lost in a change of the view");
+            }
+        }
+    }
+
     /// Sends what is due, and proposes what follows from the plans. Returns when to look again.
     fn work(&mut self, node: &mut Node) -> Option<Duration> {
         let shared = Arc::clone(&self.shared);
@@ -308,7 +312,9 @@ impl Driver {
         if let Some(directory) = state.replica.directory() {
             self.activate_writers(directory);
             if std::mem::take(&mut self.is_replanning) && state.replica.leads() {
-                for change in planner::changes(&self.view, directory, self.ring_bytes) {
+                let changes = planner::changes(&self.view, directory, self.ring_bytes);
+                self.unmade.retain(|name, _| changes.iter().any(|change| name_of_change(change) == name));
+                for change in changes {
                     self.propose(node, change);
                 }
             }
@@ -316,6 +322,7 @@ impl Driver {
             let exists = |domain: &u32| directory.is_some_and(|own| own.plan(*domain).is_some());
             self.publishers.retain(|domain, _| epochs.contains_key(domain) || exists(domain));
         }
+        self.give_up_lost();
         self.delete_writers(&mut state);
         has_room &= state.outbox.is_empty() || state.replica.directory().is_none();
         self.is_dirty |= !has_room || self.is_closing;
@@ -328,17 +335,17 @@ impl Driver {
             return;
         }
         debug!(target: "spindle::dds", me = self.me.0, ?change, "the subgroups change");
-        let name = match &change {
-            Change::Create(spec) | Change::Alter(spec) => spec.name.clone(),
-            _ => String::new(),
-        };
         let why = match node.propose_change(change.clone()) {
             Ok(true) => return self.proposed.push(change),
             Ok(false) if !self.view.wants(&change) => return,
             Ok(false) => "it has too many members for a proposal, or the view has too many subgroups".to_owned(),
             Err(error) => error.to_string(),
         };
-        if self.unmade.insert(name.clone()) {
+        let name = name_of_change(&change);
+        // The same change may be on its way, so the first refusals say nothing.
+        let count = self.unmade.entry(name.to_owned()).or_default();
+        *count += 1;
+        if *count == REFUSALS {
             warn!(target: "spindle::dds", subgroup = name, "an order domain has no subgroup, or an old one: {why}");
         }
     }
@@ -494,6 +501,16 @@ impl Driver {
         let retry = if self.is_dirty || self.shared.take_request() { self.work(node) } else { None };
         let timer = self.look_at_timers();
         retry.into_iter().chain(timer).min()
+    }
+}
+
+/// Returns the name of the subgroup that a change is about.
+fn name_of_change(change: &Change) -> &str {
+    match change {
+        Change::Create(spec) | Change::Alter(spec) => &spec.name,
+        Change::Drop(name) | Change::Enter { name, .. } | Change::Exit { name, .. } | Change::Clock { name, .. } => {
+            name
+        }
     }
 }
 

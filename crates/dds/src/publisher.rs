@@ -18,13 +18,16 @@ pub(crate) struct Endpoints {
     /// The number of the newest set, and the begins without an end.
     set: u64,
     depth: u32,
+    /// Whether a part of the set was given up.
+    is_broken: bool,
 }
 
 impl Drop for Endpoints {
     /// The publisher is no more, so no set of it ends.
     fn drop(&mut self) {
         if self.depth > 0 {
-            self.writers.iter().filter_map(Weak::upgrade).for_each(|writer| writer.abandon_set());
+            let number = self.set;
+            self.writers.iter().filter_map(Weak::upgrade).for_each(|writer| writer.abandon_set(number));
         }
     }
 }
@@ -134,24 +137,28 @@ impl Publisher {
     ///
     /// # Errors
     /// `PreconditionNotMet` without a begin; as [`DataWriter::write`], and then the set can be ended again; `Error` if a
-    /// change of a BEST_EFFORT writer found no room, and its part of the set was given up.
+    /// change of a BEST_EFFORT writer found no room, or a writer was deleted before, and its part was given up.
     pub fn end_coherent_changes(&self) -> Result<(), DdsError> {
         let mut endpoints = lock(&self.endpoints);
         if endpoints.depth == 0 {
             let what = "no coherent set is open".to_owned();
             return Err(DdsError::PreconditionNotMet { what, remedy: "call begin_coherent_changes first" });
         }
-        let mut given_up = Ok(());
         if endpoints.depth == 1 {
-            for writer in endpoints.writers.iter().filter_map(Weak::upgrade) {
+            let mut failed = Ok(());
+            let writers: Vec<_> = endpoints.writers.iter().filter_map(Weak::upgrade).collect();
+            for writer in writers {
                 match writer.end_set() {
-                    // This part of the set is over.
-                    Err(error @ DdsError::Error(_)) => given_up = Err(error),
-                    ended => ended?,
+                    Ok(is_whole) => endpoints.is_broken |= !is_whole,
+                    Err(error) => failed = Err(error),
                 }
             }
+            failed?;
         }
         endpoints.depth -= 1;
-        given_up
+        if endpoints.depth == 0 && std::mem::take(&mut endpoints.is_broken) {
+            return Err(DdsError::Error("a part of the coherent set found no room, and was given up".to_owned()));
+        }
+        Ok(())
     }
 }

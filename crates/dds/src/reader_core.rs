@@ -7,7 +7,7 @@ use spindle_dds_core::policy::PolicyId;
 use spindle_dds_core::qos::{DataReaderQos, SubscriberQos};
 use spindle_dds_core::status::ReaderStatuses;
 use spindle_dds_core::{DdsDuration, DdsError, DdsTime, Guid, Position};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::Waker;
@@ -28,7 +28,9 @@ struct State {
     statuses: ReaderStatuses,
     /// The writers that match.
     matched: BTreeSet<Guid>,
-    wakers: Vec<Waker>,
+    /// The wakers of streams, by their numbers.
+    wakers: BTreeMap<u64, Waker>,
+    next_stream: u64,
     /// Why no sample comes any more.
     ended: Option<DdsError>,
 }
@@ -85,13 +87,15 @@ impl ReaderCore {
             };
         }
         state.statuses.apply(effects);
-        self.status_condition.set_changes(state.statuses.changes());
+        self.status_condition.store_changes(state.statuses.changes());
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
-        self.conditions.data_changed();
         drop(cache);
+        // A task that is woken may take these locks.
         self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        self.status_condition.signal();
+        self.conditions.data_changed();
+        wakers.into_values().for_each(Waker::wake);
     }
 
     /// Counts a writer that offers less than this reader requests.
@@ -103,7 +107,9 @@ impl ReaderCore {
     pub(crate) fn with_statuses<R>(&self, with: impl FnOnce(&mut ReaderStatuses) -> R) -> R {
         let mut state = lock(&self.state);
         let found = with(&mut state.statuses);
-        self.status_condition.set_changes(state.statuses.changes());
+        self.status_condition.store_changes(state.statuses.changes());
+        drop(state);
+        self.status_condition.signal();
         found
     }
 
@@ -122,7 +128,11 @@ impl ReaderCore {
         let mut cache = lock(&self.cache);
         let selection = if takes { cache.take(select, now) } else { cache.read(select, now) };
         // Under the lock of the cache: a sample that comes later sets the status again.
-        self.with_statuses(ReaderStatuses::reset_data_available);
+        let mut state = lock(&self.state);
+        state.statuses.reset_data_available();
+        self.status_condition.store_changes(state.statuses.changes());
+        drop(state);
+        drop(cache);
         if selection.is_ok() {
             self.conditions.data_changed();
         }
@@ -153,17 +163,21 @@ impl ReaderCore {
         }
     }
 
-    /// Asks to be woken at the next change.
-    pub(crate) fn wake_later(&self, waker: &Waker) {
+    /// Returns the number of a new stream.
+    pub(crate) fn new_stream(&self) -> u64 {
         let mut state = lock(&self.state);
-        if !state.wakers.iter().any(|own| own.will_wake(waker)) {
-            state.wakers.push(waker.clone());
-        }
+        state.next_stream += 1;
+        state.next_stream
+    }
+
+    /// Asks to wake the task of a stream at the next change.
+    pub(crate) fn wake_later(&self, stream: u64, waker: &Waker) {
+        lock(&self.state).wakers.insert(stream, waker.clone());
     }
 
     /// Takes back [`ReaderCore::wake_later`].
-    pub(crate) fn forget_waker(&self, waker: &Waker) {
-        lock(&self.state).wakers.retain(|own| !own.will_wake(waker));
+    pub(crate) fn forget_waker(&self, stream: u64) {
+        lock(&self.state).wakers.remove(&stream);
     }
 
     /// Returns why no sample comes any more.
@@ -180,7 +194,7 @@ impl ReaderCore {
         let wakers = std::mem::take(&mut state.wakers);
         drop((state, cache));
         self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     /// Deletes the conditions with the reader.

@@ -34,7 +34,9 @@ impl TopicCore {
     pub(crate) fn with_statuses<R>(&self, with: impl FnOnce(&mut TopicStatuses) -> R) -> R {
         let mut statuses = lock(&self.statuses);
         let found = with(&mut statuses);
-        self.status_condition.set_changes(statuses.changes());
+        self.status_condition.store_changes(statuses.changes());
+        drop(statuses);
+        self.status_condition.signal();
         found
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct WriterCore {
     /// Rises with each change of the slot.
     generation: AtomicU64,
     sending: Mutex<Sending>,
+    /// The messages that a thread sends now: 0 or 1.
+    underway: AtomicU64,
     /// The messages that were sent, and those among them that were delivered.
     sent: AtomicU64,
     delivered: AtomicU64,
@@ -33,8 +35,10 @@ pub(crate) struct WriterCore {
     dropped: AtomicU64,
     /// The messages that were sent and are never delivered.
     lost: AtomicU64,
-    /// Whether all later writes are refused. SeqCst: a thread that sends counts its message before it looks, so the
-    /// polling thread sees the message, or the thread sees this.
+    /// The number of the coherent set that is given up by the thread that sends now.
+    abandoned: AtomicU64,
+    /// Whether all later writes are refused. SeqCst: a thread that sends says so before it looks, so the polling thread
+    /// sees that, or the thread sees this.
     is_closed: AtomicBool,
     /// Whether a thread waits for deliveries.
     awaited: AtomicBool,
@@ -96,6 +100,7 @@ const PART: Duration = Duration::from_millis(100);
 impl WriterCore {
     pub(crate) fn new(guid: Guid, qos: &DataWriterQos) -> WriterCore {
         let (slot, changed, generation, sending, sent, delivered) = Default::default();
+        let (underway, abandoned) = Default::default();
         let (dropped, lost, is_closed, awaited, state, status_condition) = Default::default();
         let is_reliable = qos.reliability.kind == ReliabilityQosPolicyKind::Reliable;
         let max_blocking = qos.reliability.max_blocking_time;
@@ -107,6 +112,8 @@ impl WriterCore {
             changed,
             generation,
             sending,
+            underway,
+            abandoned,
             sent,
             delivered,
             dropped,
@@ -154,11 +161,26 @@ impl WriterCore {
         key: impl FnOnce() -> Result<Arc<[u8]>, DdsError>,
     ) -> Result<bool, DdsError> {
         let mut sending = lock(&self.sending);
+        let outcome = self.send_change(&mut sending, kind, instance, source_timestamp, payload, key);
+        self.settle_abandoned(&mut sending);
+        outcome
+    }
+
+    fn send_change(
+        &self,
+        sending: &mut Sending,
+        kind: ChangeKind,
+        instance: InstanceHandle,
+        source_timestamp: DdsTime,
+        payload: &[u8],
+        key: impl FnOnce() -> Result<Arc<[u8]>, DdsError>,
+    ) -> Result<bool, DdsError> {
+        self.settle_abandoned(sending);
         let set = sending.set.map(|set| set.number);
         // A BEST_EFFORT writer waits a moment for its ring in a new view, and not for a ring that stays full.
         let patience = if self.is_reliable { self.max_blocking } else { RING_WAIT };
         let patience = if sending.is_crowded { None } else { Some(patience) };
-        let is_sent = self.send_message(&mut sending, patience, |number| {
+        let is_sent = self.send_message(sending, patience, |number| {
             StreamMessage::Change(ChangeMessage { writer: number, kind, instance, source_timestamp, set, payload })
         });
         let is_sent = match is_sent {
@@ -192,12 +214,13 @@ impl WriterCore {
         patience: Option<DdsDuration>,
         message: impl Fn(u32) -> StreamMessage<'m>,
     ) -> Result<bool, DdsError> {
-        // Before it is sent: the polling thread never counts more deliveries than messages.
-        self.sent.fetch_add(1, Ordering::SeqCst);
-        let outcome = self.place_message(sending, patience, message);
-        if !matches!(outcome, Ok(true)) {
-            self.sent.fetch_sub(1, Ordering::SeqCst);
+        self.underway.fetch_add(1, Ordering::SeqCst);
+        let outcome = self.place_message(sending, patience, &message);
+        // The end of a set that is given up names no writer, so its delivery is not counted.
+        if matches!(outcome, Ok(true)) && !matches!(message(0), StreamMessage::SetAbandoned(_)) {
+            self.sent.fetch_add(1, Ordering::SeqCst);
         }
+        self.underway.fetch_sub(1, Ordering::SeqCst);
         outcome
     }
 
@@ -205,7 +228,7 @@ impl WriterCore {
         &self,
         sending: &mut Sending,
         patience: Option<DdsDuration>,
-        message: impl Fn(u32) -> StreamMessage<'m>,
+        message: &impl Fn(u32) -> StreamMessage<'m>,
     ) -> Result<bool, DdsError> {
         if self.is_closed() {
             return Err(DdsError::AlreadyDeleted("writer"));
@@ -251,48 +274,53 @@ impl WriterCore {
         lock(&self.sending).set = Some(OpenSet { number, count: 0, is_broken: false });
     }
 
-    /// Ends the coherent set, if one with changes is open: the readers see all of it from here on. A set in which a
-    /// change found no room is given up. After another error the set is still open.
-    pub(crate) fn end_set(&self) -> Result<(), DdsError> {
+    /// Ends the coherent set, if one is open: the readers see all of it from here on. Returns false if it was given up:
+    /// a change in it found no room, or the writer was deleted before the end. After an error the set is still open.
+    pub(crate) fn end_set(&self) -> Result<bool, DdsError> {
         let mut sending = lock(&self.sending);
-        self.close_set(&mut sending, Some(self.max_blocking))
-    }
-
-    /// Gives up the coherent set that is open, if there is one.
-    pub(crate) fn abandon_set(&self) {
-        let mut sending = lock(&self.sending);
-        if let Some(set) = &mut sending.set {
-            set.is_broken = true;
-            // If this finds no room, the readers give the set up when the writer goes, or begins another one.
-            let _ = self.close_set(&mut sending, None);
-            sending.set = None;
+        let Some(set) = sending.set else { return Ok(true) };
+        match self.close_set(&mut sending, set, Some(self.max_blocking)) {
+            Ok(_) => Ok(!set.is_broken),
+            Err(DdsError::AlreadyDeleted(_)) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
-    fn close_set(&self, sending: &mut Sending, patience: Option<DdsDuration>) -> Result<(), DdsError> {
-        let Some(set) = sending.set.take() else { return Ok(()) };
+    /// Gives up a coherent set, if it is open. It waits for no thread that sends: that thread gives the set up then.
+    pub(crate) fn abandon_set(&self, number: u64) {
+        self.abandoned.store(number, Ordering::SeqCst);
+        if let Ok(mut sending) = self.sending.try_lock() {
+            self.settle_abandoned(&mut sending);
+        }
+    }
+
+    fn settle_abandoned(&self, sending: &mut Sending) {
+        let number = self.abandoned.load(Ordering::SeqCst);
+        if number == 0 {
+            return;
+        }
+        if let Some(set) = sending.set.filter(|set| set.number == number) {
+            // If this finds no room, the readers give the set up when the writer goes, or begins another one.
+            let _ = self.close_set(sending, OpenSet { is_broken: true, ..set }, None);
+            sending.set = None;
+        }
+        let _ = self.abandoned.compare_exchange(number, 0, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    fn close_set(&self, sending: &mut Sending, set: OpenSet, patience: Option<DdsDuration>) -> Result<bool, DdsError> {
         let id = SetId { source: self.guid, number: set.number };
-        let ended = match set {
-            OpenSet { count: 0, .. } => Ok(true),
+        let is_sent = match set {
+            OpenSet { count: 0, .. } => true,
             OpenSet { is_broken: true, .. } => {
-                let ended = self.send_message(sending, patience, |_| StreamMessage::SetAbandoned(id));
-                // It names no writer, so its delivery is not counted.
-                self.sent.fetch_sub(u64::from(matches!(ended, Ok(true))), Ordering::SeqCst);
-                ended
+                self.send_message(sending, patience, |_| StreamMessage::SetAbandoned(id))?
             }
             OpenSet { count, .. } => self.send_message(sending, patience, |writer| StreamMessage::SetEnd {
                 set: id,
                 changes: vec![(writer, count)],
-            }),
+            })?,
         };
-        if !matches!(ended, Ok(true)) {
-            sending.set = Some(set);
-        }
-        ended?;
-        match set.is_broken {
-            true => Err(DdsError::Error("changes of the coherent set found no room, and it was given up".to_owned())),
-            false => Ok(()),
-        }
+        sending.set = None;
+        Ok(is_sent)
     }
 
     /// Returns the publisher and the number of the writer, once it may send; `None` if the wait is over.
@@ -347,19 +375,24 @@ impl WriterCore {
         }
     }
 
-    /// Returns whether all that was sent has been delivered, or is lost.
+    /// Returns whether all that was sent has been delivered, or is lost, and no thread sends.
     pub(crate) fn is_delivered(&self) -> bool {
+        self.underway.load(Ordering::SeqCst) == 0 && self.undelivered() == 0
+    }
+
+    fn undelivered(&self) -> u64 {
         let settled = self.delivered.load(Ordering::SeqCst) + self.lost.load(Ordering::SeqCst);
-        settled >= self.sent.load(Ordering::SeqCst)
+        self.sent.load(Ordering::SeqCst).saturating_sub(settled)
     }
 
     /// Counts the messages on their way as lost, and returns their number.
     pub(crate) fn give_up(&self) -> u64 {
-        let settled = self.delivered.load(Ordering::SeqCst) + self.lost.load(Ordering::SeqCst);
-        let lost = self.sent.load(Ordering::SeqCst).saturating_sub(settled);
-        self.lost.fetch_add(lost, Ordering::SeqCst);
-        drop(lock(&self.slot));
-        self.changed.notify_all();
+        let lost = self.undelivered();
+        if lost > 0 {
+            self.lost.fetch_add(lost, Ordering::SeqCst);
+            drop(lock(&self.slot));
+            self.changed.notify_all();
+        }
         lost
     }
 
@@ -404,8 +437,9 @@ impl WriterCore {
             state.matched.remove(&reader)
         };
         state.statuses.count_matched(reader.into(), matches);
-        self.status_condition.set_changes(state.statuses.changes());
+        self.status_condition.store_changes(state.statuses.changes());
         drop(state);
+        self.status_condition.signal();
         drop(lock(&self.slot));
         self.changed.notify_all();
     }
@@ -433,7 +467,9 @@ impl WriterCore {
     pub(crate) fn with_statuses<R>(&self, with: impl FnOnce(&mut WriterStatuses) -> R) -> R {
         let mut state = lock(&self.state);
         let found = with(&mut state.statuses);
-        self.status_condition.set_changes(state.statuses.changes());
+        self.status_condition.store_changes(state.statuses.changes());
+        drop(state);
+        self.status_condition.signal();
         found
     }
 

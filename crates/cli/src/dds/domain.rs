@@ -92,6 +92,23 @@ impl Session {
         self.stop.flag.load(Ordering::Acquire)
     }
 
+    /// Waits in parts, each at most [`SLICE`], until the time or the patience is over: a signal ends the patience of
+    /// waits that have begun, and of later ones.
+    pub(super) fn wait(
+        &self,
+        timeout: Duration,
+        mut part: impl FnMut(DdsDuration) -> Result<(), DdsError>,
+    ) -> Result<(), DdsError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match part(DdsDuration::from(left.min(SLICE))) {
+                Err(DdsError::Timeout { .. }) if !left.is_zero() && !self.is_stopped() => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
     /// Waits for a topic. Returns `None` if a signal stopped the command meanwhile.
     pub(super) fn find(&self, topic: &str, timeout: Duration) -> CliResult<Option<DynamicTopic>> {
         let deadline = Instant::now() + timeout;

@@ -39,7 +39,7 @@ pub(crate) struct Args {
 }
 
 /// How long a command waits for a topic without `--timeout`.
-pub(super) const TOPIC_WAIT: Duration = Duration::from_secs(10);
+const TOPIC_WAIT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &Args) -> CliResult {
     args.domain.visit(args.json, "spindle dds echo", |session| {

@@ -1,6 +1,6 @@
 //! `spindle dds pub`: samples of a topic from JSON.
 use super::domain::{DomainArgs, SLICE, Session};
-use super::echo::{TOPIC_WAIT, warn};
+use super::echo::warn;
 use super::endpoints::{endpoints, writer_qos};
 use super::output::count;
 use super::why::pairs;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args) -> CliResult {
         let writer = session.participant.create_publisher(publisher)?.create_dynamic_datawriter(&topic, qos)?;
         wait_for_readers(session, &writer, args.timeout)?;
         let sent = send(session, args, &topic, &writer, given.as_ref());
-        let delivered = writer.wait_for_acknowledgments(DdsDuration::from(args.timeout));
+        let delivered = session.wait(args.timeout, |part| writer.wait_for_acknowledgments(part));
         lines::tell(format_args!("published {}", count(usize::try_from(sent?).unwrap_or(usize::MAX), "sample")));
         Ok(delivered?)
     })
@@ -72,7 +72,7 @@ fn parse(text: &str, place: &str, status: u8) -> CliResult<Value> {
 
 /// Finds or creates the topic.
 fn topic(session: &Session, args: &Args) -> CliResult<Option<DynamicTopic>> {
-    let Some(other) = &args.type_from else { return session.find(&args.topic, args.timeout.min(TOPIC_WAIT)) };
+    let Some(other) = &args.type_from else { return session.find(&args.topic, args.timeout) };
     let Some(found) = session.find(other, args.timeout)? else { return Ok(None) };
     let (name, description) = (found.type_name(), found.data_type().description().clone());
     Ok(Some(session.participant.create_dynamic_topic(&args.topic, name, description, TopicQos::default())?))
@@ -81,7 +81,8 @@ fn topic(session: &Session, args: &Args) -> CliResult<Option<DynamicTopic>> {
 /// Waits for the readers that are there, and warns of those that don't match.
 fn wait_for_readers(session: &Session, writer: &DynamicWriter, timeout: Duration) -> CliResult {
     let own = writer.guid();
-    let announced = session.participant.wait_for(|it| it.writer(own).is_some(), DdsDuration::from(timeout));
+    let participant = &session.participant;
+    let announced = session.wait(timeout, |part| participant.wait_for(|it| it.writer(own).is_some(), part));
     if let Err(DdsError::Timeout { .. }) = announced {
         let message = format!("the domain did not take the writer within {timeout:?}; see the events (-v)");
         return Err(CliError::new(FAILED, message));
@@ -104,7 +105,7 @@ fn wait_for_readers(session: &Session, writer: &DynamicWriter, timeout: Duration
         );
         return Ok(());
     }
-    match writer.wait_for_subscriptions(matching, DdsDuration::from(timeout)) {
+    match session.wait(timeout, |part| writer.wait_for_subscriptions(matching, part)) {
         Ok(()) => Ok(()),
         // A reader may have gone meanwhile.
         Err(DdsError::Timeout { .. }) => {

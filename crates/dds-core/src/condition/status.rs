@@ -48,11 +48,18 @@ impl StatusCondition {
     /// Takes over the statuses of the entity that have changed: `get_status_changes`. The entity calls it
     /// under its own lock, after each change and each reset.
     pub fn set_changes(&self, changed: StatusMask) {
-        self.masks.changed.store(changed.bits(), Ordering::Release);
+        self.store_changes(changed);
         self.signal();
     }
 
-    fn signal(&self) {
+    /// As [`StatusCondition::set_changes`], and wakes no thread yet: [`StatusCondition::signal`] does, without the locks
+    /// of the entity. A task that is woken may take them.
+    pub fn store_changes(&self, changed: StatusMask) {
+        self.masks.changed.store(changed.bits(), Ordering::Release);
+    }
+
+    /// Wakes the threads and tasks that wait for the condition, if it is true.
+    pub fn signal(&self) {
         if self.masks.is_triggered() {
             self.condition.signal();
         }
