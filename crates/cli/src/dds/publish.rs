@@ -8,7 +8,7 @@ use crate::exit::{CliError, CliResult, FAILED, USAGE};
 use crate::{lines, quantity};
 use serde_json::Value;
 use spindle_dds::qos::TopicQos;
-use spindle_dds::{DdsDuration, DdsError, DynamicTopic, DynamicWriter, Guid};
+use spindle_dds::{DdsError, DynamicTopic, DynamicWriter, Guid};
 use std::io::{BufRead, stdin};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
