@@ -151,6 +151,11 @@ impl Joins {
         processes(&self.admitted)
     }
 
+    /// Returns the ids of all processes that may be admitted.
+    pub fn ids(&self) -> impl Iterator<Item = MemberId> {
+        self.asking.keys().chain(self.admitted.keys()).chain(self.learning.keys()).copied()
+    }
+
     /// Notes that `view` has begun. Its members no longer ask, whichever member admitted them. A
     /// process that follows an earlier view asks again when it follows this one: it could not begin
     /// the next view before.

@@ -92,6 +92,8 @@ pub struct Roster<W> {
     founders: BTreeMap<MemberId, u32>,
     /// Processes that this process has asked for admission.
     asked: BTreeSet<MemberId>,
+    /// Processes that wait for admission, whose ends have to be noticed.
+    joiners: BTreeSet<MemberId>,
     processes: Processes,
     newcomers: Newcomers,
     stopped: Statements,
@@ -110,7 +112,7 @@ impl<W> Roster<W> {
     /// Returns the roster of a process that has met no other, and has drawn this `nonce`, which is
     /// not 0.
     pub fn new(me: Me, nonce: u32, book: Option<Book>) -> Roster<W> {
-        let (newcomers, stopped, asked, decision) = Default::default();
+        let (newcomers, stopped, asked, joiners, decision) = Default::default();
         let (members, doubts, observers, searches, id_conflicts, orders) = Default::default();
         Roster {
             me,
@@ -126,6 +128,7 @@ impl<W> Roster<W> {
             processes: Processes::new(me.id),
             founders: BTreeMap::new(),
             asked,
+            joiners,
             takes_part: false,
             searches,
             members,
@@ -211,8 +214,13 @@ impl<W> Roster<W> {
         Process { id: self.me.id, nonce: self.nonce }
     }
 
+    /// Notes the processes that wait for admission. A later view may have them, though they never ask again.
+    pub(in crate::control) fn set_joiners(&mut self, joiners: impl Iterator<Item = MemberId>) {
+        self.joiners = joiners.collect();
+    }
+
     /// Notes that a view has begun. Forgets data of earlier views, and processes that are not in
-    /// this view.
+    /// this view and do not wait for admission.
     pub fn begin(&mut self, view: &View, now: Time) {
         self.begun = view.id;
         self.parts.begin(view.id);
@@ -222,8 +230,10 @@ impl<W> Roster<W> {
         self.takes_part |= view.members.contains(&self.me.id);
         self.founders.clear();
         let parts = self.parts.members();
+        // A joiner that was forgotten could become a member whose end no member would notice.
+        let joiners = &self.joiners;
         let wanted: BTreeSet<MemberId> =
-            view.members.iter().chain(self.observers.ids()).copied().chain(parts).collect();
+            view.members.iter().chain(self.observers.ids()).chain(joiners).copied().chain(parts).collect();
         if let Some(book) = &mut self.book {
             // `members` are those of the previous view and of this one.
             let members = &self.members;
@@ -231,7 +241,7 @@ impl<W> Roster<W> {
             let gone = book.retain(view.id, |id| wanted.contains(&id), has_gone, now);
             self.orders.extend(gone.into_iter().map(RosterOrder::UnwatchFar));
         }
-        self.processes.begin(&wanted, &mut self.orders);
+        self.processes.begin(&wanted, &self.joiners, &mut self.orders);
         self.hand_overs.retain(&wanted);
         self.orders.push_back(RosterOrder::Retain(wanted));
         self.observers.begin(view);

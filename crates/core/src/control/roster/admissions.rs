@@ -139,6 +139,39 @@ mod tests {
         }
     }
 
+    /// Track record: a view began while processes waited for admission, and forgot them. They were killed before
+    /// they asked again. The next view had them, no member knew whose ends to watch for, and it was blocked for good.
+    #[test]
+    fn the_end_of_a_joiner_is_noticed_though_a_view_has_begun_since_it_asked() {
+        for ends_before in [true, false] {
+            let mut roster: Roster<()> = Roster::new(me(1), 1, None);
+            let view = |id, members: &[u64]| View {
+                id: ViewId(id),
+                members: members.iter().copied().map(MemberId).collect(),
+                nonvoters: Vec::new(),
+                subgroups: Default::default(),
+            };
+            roster.begin(&view(1, &[1, 2]), Time(0));
+            roster.hear(ask(me(3), 5, false), None, &[], Time(0));
+            roster.set_joiners([MemberId(3)].into_iter());
+            roster.expect(&view(2, &[1, 2]));
+            roster.begin(&view(2, &[1, 2]), Time(0));
+            let unwatches =
+                core::iter::from_fn(|| roster.next_order()).any(|order| matches!(order, RosterOrder::Unwatch(_)));
+            assert!(!unwatches, "the kernel's word on it would not come");
+            if ends_before {
+                roster.watched_ended(MemberId(3));
+            }
+            roster.note_joined(ViewId(3), &[Process { id: MemberId(3), nonce: 5 }]);
+            roster.expect(&view(3, &[1, 2, 3]));
+            roster.begin(&view(3, &[1, 2, 3]), Time(0));
+            if !ends_before {
+                roster.watched_ended(MemberId(3));
+            }
+            assert!(roster.is_dead(MemberId(3)), "it ended before its first view: {ends_before}");
+        }
+    }
+
     /// Otherwise the view waits for the dead process for as long as its successor lives.
     #[test]
     fn a_joiner_that_was_decided_on_is_watched_though_its_successor_has_asked_since() {

@@ -239,8 +239,14 @@ impl Processes {
         }
     }
 
-    /// Notes that a view has begun. Forgets processes that are not `wanted`.
-    pub(super) fn begin(&mut self, wanted: &BTreeSet<MemberId>, orders: &mut VecDeque<RosterOrder>) {
+    /// Notes that a view has begun. Forgets processes that are not `wanted`, and earlier processes with the
+    /// ids of all but the `joiners`.
+    pub(super) fn begin(
+        &mut self,
+        wanted: &BTreeSet<MemberId>,
+        joiners: &BTreeSet<MemberId>,
+        orders: &mut VecDeque<RosterOrder>,
+    ) {
         for id in self.watched.extract_if(.., |id| !wanted.contains(id)) {
             orders.push_back(RosterOrder::Unwatch(id));
         }
@@ -249,7 +255,7 @@ impl Processes {
         self.nonces.retain(|id, _| wanted.contains(id));
         self.births.retain(|id, _| wanted.contains(id));
         self.far.retain(|id, _| wanted.contains(id));
-        self.former.clear();
+        self.former.retain(|id, _| joiners.contains(id));
         self.dead.retain(|id, _| wanted.contains(id));
     }
 }
