@@ -3,7 +3,7 @@ use crate::participant_core::ParticipantCore;
 use crate::reader_core::ReaderCore;
 use crate::samples::{Sample, Samples};
 use crate::shared::Request;
-use crate::sync::{Deadline, now};
+use crate::sync::{Deadline, lock};
 use crate::topic::{Topic, TopicInner};
 use crate::writer_core::WriterCore;
 use futures_core::Stream;
@@ -11,7 +11,7 @@ use spindle_dds_core::cache::{CacheCounters, Select};
 use spindle_dds_core::condition::{QueryCondition, ReadCondition, StatusCondition};
 use spindle_dds_core::directory::{EntityChange, ReaderEntry};
 use spindle_dds_core::filter::Query;
-use spindle_dds_core::instance::{SampleState, StateMask};
+use spindle_dds_core::instance::StateMask;
 use spindle_dds_core::matching::ReaderDescription;
 use spindle_dds_core::qos::{DataReaderQos, QosSet, SubscriberQos};
 use spindle_dds_core::status::*;
@@ -63,12 +63,7 @@ impl Inner {
     ) -> Result<Arc<Inner>, DdsError> {
         participant.check()?;
         qos.check(&crate::config::supported())?;
-        if !Arc::ptr_eq(participant, &topic.participant) {
-            return Err(DdsError::PreconditionNotMet {
-                what: format!("topic {:?} belongs to another participant", topic.core.name),
-                remedy: "create the topic at the participant of the subscriber",
-            });
-        }
+        topic.check_participant(participant, "create the topic at the participant of the subscriber")?;
         let (guid, support) = (participant.new_guid(), &topic.core.support);
         let core = Arc::new(ReaderCore::new(guid, &qos, subscriber_qos, support.key_of.clone())?);
         let description = ReaderDescription {
@@ -114,11 +109,7 @@ impl<T: DdsType + 'static> DataReader<T> {
     }
 
     fn select(&self, select: &Select<'_>, takes: bool) -> Result<Samples<T>, DdsError> {
-        let samples = Samples::new(&self.inner.core, self.inner.core.select(select, takes, now()))?;
-        match self.inner.core.ended() {
-            Some(ended) if samples.is_empty() => Err(ended),
-            _ => Ok(samples),
-        }
+        Samples::of(&self.inner.core, select, takes)
     }
 
     /// Reads all samples: `read` (DDS 2.2.2.5.3.8). Without any, the collection is empty.
@@ -163,10 +154,7 @@ impl<T: DdsType + 'static> DataReader<T> {
             if let Some(sample) = self.take_next_sample()? {
                 return Ok(sample);
             }
-            let unread = StateMask::ANY.sample(&[SampleState::NotRead]);
-            core.wait_until("a wait for samples", (deadline, timeout), |cache| {
-                (cache.count(unread) > 0).then_some(())
-            })?;
+            core.wait_for_data((deadline, timeout))?;
         }
     }
 
@@ -175,9 +163,7 @@ impl<T: DdsType + 'static> DataReader<T> {
     /// # Errors
     /// `Timeout`; how the participant ended.
     pub fn wait_for_data(&self, timeout: DdsDuration) -> Result<(), DdsError> {
-        let unread = StateMask::ANY.sample(&[SampleState::NotRead]);
-        let until = (Deadline::after(timeout), timeout);
-        self.inner.core.wait_until("a wait for samples", until, |cache| (cache.count(unread) > 0).then_some(()))
+        self.inner.core.wait_for_data((Deadline::after(timeout), timeout))
     }
 
     /// Returns the samples as they come, for tasks of any runtime: each is taken once. The stream ends with an error
@@ -193,7 +179,7 @@ impl<T: DdsType + 'static> DataReader<T> {
     /// `BadParameter` if the key has no encoding.
     pub fn lookup_instance(&self, key: &T) -> Result<Option<InstanceHandle>, DdsError> {
         let hash = self.hasher.hash(key).map_err(|error| DdsError::BadParameter(error.to_string()))?;
-        Ok(crate::sync::lock(&self.inner.core.cache).lookup_instance(hash.into()))
+        Ok(lock(&self.inner.core.cache).lookup_instance(hash.into()))
     }
 
     /// Returns the key of an instance: `get_key_value` (DDS 2.2.2.5.3.27). Other members have their defaults.
@@ -201,7 +187,7 @@ impl<T: DdsType + 'static> DataReader<T> {
     /// # Errors
     /// `BadParameter` if the reader does not know the instance.
     pub fn key_value(&self, instance: InstanceHandle) -> Result<T, DdsError> {
-        let key = crate::sync::lock(&self.inner.core.cache).key_value(instance)?;
+        let key = lock(&self.inner.core.cache).key_value(instance)?;
         if key.is_empty() {
             return Ok(T::missing());
         }
@@ -245,15 +231,12 @@ impl<T> DataReader<T> {
     /// # Errors
     /// `Timeout`; how the participant ended.
     pub fn wait_for_publications(&self, count: usize, timeout: DdsDuration) -> Result<(), DdsError> {
-        let core = &self.inner.core;
-        core.wait_until("a wait for writers", (Deadline::after(timeout), timeout), |_| {
-            (core.matched().len() >= count).then_some(())
-        })
+        self.inner.core.wait_matched(count, timeout)
     }
 
     /// Returns the counters of its cache.
     pub fn counters(&self) -> CacheCounters {
-        crate::sync::lock(&self.inner.core.cache).counters()
+        lock(&self.inner.core.cache).counters()
     }
 
     /// Returns the statuses that have changed: `get_status_changes`.
@@ -345,12 +328,7 @@ statuses! {
 impl Drop for Inner {
     fn drop(&mut self) {
         let (guid, shared) = (self.core.guid, &self.topic.participant.shared);
-        let mut state = shared.lock();
-        state.readers.remove(&guid);
-        state.entities_version += 1;
-        state.outbox.push_back(Request::Change(guid, vec![EntityChange::Delete(guid)]));
-        drop(state);
-        shared.wake();
+        shared.retire(guid, |state| drop(state.readers.remove(&guid)));
         self.core.delete();
     }
 }

@@ -63,12 +63,7 @@ impl Inner {
     ) -> Result<Arc<Inner>, DdsError> {
         participant.check()?;
         qos.check(&crate::config::supported())?;
-        if !Arc::ptr_eq(participant, &topic.participant) {
-            return Err(DdsError::PreconditionNotMet {
-                what: format!("topic {:?} belongs to another participant", topic.core.name),
-                remedy: "create the topic at the participant of the publisher",
-            });
-        }
+        topic.check_participant(participant, "create the topic at the participant of the publisher")?;
         // The first representation of the writer's list is the one of its samples (XTypes 7.6.3.1.1).
         let representation = qos.representation.list()[0];
         let version = representation.version().ok_or_else(|| DdsError::Unsupported {

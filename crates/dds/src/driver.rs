@@ -8,6 +8,7 @@
 //! ```
 //!
 //! The decisions are those of the state machines of `spindle-dds-core`.
+use crate::outcome::{count_event, settle};
 use crate::payload::Payload;
 use crate::planner::{self, DIRECTORY, domain_of, name_of};
 use crate::reader_core::ReaderCore;
@@ -18,10 +19,7 @@ use spindle::{
     Batch, Change, Ended, Handler, MemberId, Node, Publisher, SendError, SharedPublisher, SubgroupId, View, ViewChange,
 };
 use spindle_dds_core::cache::ReaderEvent;
-use spindle_dds_core::directory::{
-    Applied, Directory, DirectoryCommand, DirectoryEvent, DirectoryMessage, EntityChange,
-};
-use spindle_dds_core::status::TopicStatuses;
+use spindle_dds_core::directory::{Applied, Directory, DirectoryCommand, DirectoryMessage};
 use spindle_dds_core::stream::{PlacedEvent, ProcessStreams, StreamEvent, StreamMessage};
 use spindle_dds_core::{DdsError, DdsTime, Guid, Position};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, warn};
 
-/// The bytes of the changes in one command, beyond which another command begins.
+/// The changes in one command, beyond which another command begins.
 const COMMAND_CHANGES_MAX: usize = 64;
 /// How soon a message that found no room is tried again.
 const RETRY: Duration = Duration::from_millis(1);
@@ -93,42 +91,6 @@ pub(crate) struct Driver {
     unmade: BTreeMap<String, u32>,
     /// The participants that this process has expelled, and that are still there.
     expelled: BTreeSet<Guid>,
-}
-
-/// Work that is done when the state is not locked.
-type Task = Box<dyn FnOnce()>;
-
-/// Returns what an event changes in the statuses of the entities of this process.
-fn count_event(state: &State, event: &DirectoryEvent) -> Option<Task> {
-    match event {
-        DirectoryEvent::Mismatched { writer, reader, policies, .. } => {
-            let (own_writer, own_reader) = (state.writers.get(writer).cloned(), state.readers.get(reader).cloned());
-            if own_writer.is_none() && own_reader.is_none() {
-                return None;
-            }
-            if let Some(directory) = state.replica.directory()
-                && let Ok(Err(reasons)) = directory.why(*writer, *reader)
-            {
-                let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-                warn!(target: "spindle::dds", %writer, %reader, "they don't match: {}", reasons.join("; "));
-            }
-            let policies = policies.clone();
-            Some(Box::new(move || {
-                own_writer.into_iter().for_each(|own| own.count_incompatible(&policies));
-                own_reader.into_iter().for_each(|own| own.count_incompatible(&policies));
-            }))
-        }
-        DirectoryEvent::InconsistentTopic { topic, other, reason } => {
-            let topics: Vec<_> =
-                [topic, other].into_iter().filter_map(|guid| state.topics.get(guid).cloned()).collect();
-            for own in &topics {
-                warn!(target: "spindle::dds", topic = own.name, "another topic of this name has another type: {reason}");
-            }
-            let count = move || topics.iter().for_each(|own| own.with_statuses(TopicStatuses::count_inconsistent));
-            Some(Box::new(count))
-        }
-        _ => None,
-    }
 }
 
 impl Driver {
@@ -461,7 +423,7 @@ impl Driver {
             if !writer.is_delivered() {
                 return true;
             }
-            outbox.push_back(Request::Change(writer.guid, vec![EntityChange::Delete(writer.guid)]));
+            outbox.push_back(Request::deletion(writer.guid));
             writer.set_active(None);
             writer.end(DdsError::AlreadyDeleted("writer"));
             is_done = true;
@@ -512,29 +474,6 @@ fn name_of_change(change: &Change) -> &str {
             name
         }
     }
-}
-
-/// Takes over the results of a command of this participant.
-fn settle(state: &mut State, command: &DirectoryCommand, applied: &Applied) -> Vec<Task> {
-    let mut tasks: Vec<Task> = Vec::new();
-    if !matches!(command, DirectoryCommand::Change { .. }) {
-        return tasks;
-    }
-    let guids = state.in_flight.pop_front().unwrap_or_default();
-    for (guid, result) in guids.into_iter().zip(&applied.results) {
-        let Err(error) = result else { continue };
-        warn!(target: "spindle::dds", entity = %guid, "the directory has refused it: {error}");
-        let why = DdsError::PreconditionNotMet {
-            what: format!("the directory has refused it: {error}"),
-            remedy: "create it anew, in another way",
-        };
-        let (reader, writer) = (state.readers.get(&guid).cloned(), state.writers.get(&guid).cloned());
-        tasks.push(Box::new(move || {
-            reader.into_iter().for_each(|own| own.end(why.clone()));
-            writer.into_iter().for_each(|own| own.end(why.clone()));
-        }));
-    }
-    tasks
 }
 
 /// Gives an event to its endpoint.

@@ -12,7 +12,7 @@ use crate::topic::TopicInner;
 use crate::type_support::TypeSupport;
 use spindle_dds_core::cache::{CacheCounters, ChangeKind, Select};
 use spindle_dds_core::directory::Directory;
-use spindle_dds_core::instance::{SampleInfo, SampleState, StateMask};
+use spindle_dds_core::instance::SampleInfo;
 use spindle_dds_core::matching::near_miss;
 use spindle_dds_core::qos::{DataReaderQos, DataWriterQos, TopicQos};
 use spindle_dds_core::{DdsDuration, DdsError, DdsTime, Guid, InstanceHandle};
@@ -288,15 +288,9 @@ impl DynamicReader {
     /// # Errors
     /// `BadParameter` for an unknown instance; how the participant ended.
     pub fn take_select(&self, select: &Select<'_>) -> Result<Vec<DynamicSample>, DdsError> {
-        let core = &self.inner.core;
-        let samples: Samples<()> = Samples::new(core, core.select(select, true, now()))?;
-        match core.ended() {
-            Some(ended) if samples.is_empty() => Err(ended),
-            _ => {
-                let own = |inner| DynamicSample { inner, data_type: Arc::clone(&self.data_type) };
-                Ok(samples.into_iter().map(own).collect())
-            }
-        }
+        let samples: Samples<()> = Samples::of(&self.inner.core, select, true)?;
+        let own = |inner| DynamicSample { inner, data_type: Arc::clone(&self.data_type) };
+        Ok(samples.into_iter().map(own).collect())
     }
 
     /// Takes all samples: `take` (DDS 2.2.2.5.3.9). Without any, there are none.
@@ -312,11 +306,7 @@ impl DynamicReader {
     /// # Errors
     /// `Timeout`; how the participant ended.
     pub fn wait_for_data(&self, timeout: DdsDuration) -> Result<(), DdsError> {
-        let unread = StateMask::ANY.sample(&[SampleState::NotRead]);
-        let what = "a wait for samples";
-        self.inner
-            .core
-            .wait_until(what, (Deadline::after(timeout), timeout), |cache| (cache.count(unread) > 0).then_some(()))
+        self.inner.core.wait_for_data((Deadline::after(timeout), timeout))
     }
 
     /// Returns its identity.
@@ -344,10 +334,7 @@ impl DynamicReader {
     /// # Errors
     /// `Timeout`; how the participant ended.
     pub fn wait_for_publications(&self, count: usize, timeout: DdsDuration) -> Result<(), DdsError> {
-        let core = &self.inner.core;
-        core.wait_until("a wait for writers", (Deadline::after(timeout), timeout), |_| {
-            (core.matched().len() >= count).then_some(())
-        })
+        self.inner.core.wait_matched(count, timeout)
     }
 
     /// Returns the writers that match: `get_matched_publications` (DDS 2.2.2.5.3.34).

@@ -19,6 +19,7 @@ mod data_reader;
 mod data_writer;
 mod driver;
 mod dynamic;
+mod outcome;
 mod participant;
 mod participant_core;
 mod payload;

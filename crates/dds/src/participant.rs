@@ -93,7 +93,7 @@ impl DomainParticipant {
         self.core.check()?;
         qos.check(&crate::config::supported())?;
         *lock(&self.core.qos) = qos;
-        self.core.announce_again();
+        self.core.announce();
         Ok(())
     }
 

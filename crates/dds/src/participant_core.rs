@@ -11,7 +11,6 @@ use spindle_dds_core::{DdsDuration, DdsError, Guid};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 /// The part of a [`Guid`] that all entities of a participant have.
 const PREFIX_BYTES: usize = 12;
@@ -27,10 +26,6 @@ pub(crate) struct ParticipantCore {
     member: u64,
     next_entity: AtomicU32,
     is_closed: AtomicBool,
-}
-
-fn duration(of: Duration) -> DdsDuration {
-    DdsDuration::from_nanos(u64::try_from(of.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Returns a number that no other process draws.
@@ -63,17 +58,8 @@ impl ParticipantCore {
         let member = node.id().0;
         let shared = Arc::new(Shared::new(guid, member));
         let driver = Driver::new(&shared, &mut node, config.ring_bytes)?;
-        let entry = ParticipantEntry {
-            guid,
-            member,
-            incarnation: INCARNATION,
-            name: config.name.clone(),
-            user_data: qos.user_data.clone(),
-        };
-        shared.lock().outbox.push_back(Request::Announce(entry));
         let group = node.start_with(driver, Driver::after_poll).map_err(|error| failed(&error))?;
         shared.set_waker(group.waker());
-        shared.wake();
         let core = ParticipantCore {
             guid,
             shared,
@@ -84,7 +70,8 @@ impl ParticipantCore {
             is_closed: AtomicBool::new(false),
             config,
         };
-        core.shared.wait_until("the announcement of a participant", duration(core.config.join_timeout), |state| {
+        core.announce();
+        core.shared.wait_until("the announcement of a participant", core.config.join_timeout.into(), |state| {
             state.replica.directory()?.participant(guid).map(|_| ())
         })?;
         Ok(core)
@@ -97,8 +84,8 @@ impl ParticipantCore {
         guid
     }
 
-    /// Changes the USER_DATA.
-    pub(crate) fn announce_again(&self) {
+    /// Tells the others of the participant, with its USER_DATA.
+    pub(crate) fn announce(&self) {
         let entry = ParticipantEntry {
             guid: self.guid,
             member: self.member,
@@ -123,7 +110,7 @@ impl ParticipantCore {
             return Ok(());
         }
         let timeout = self.config.close_timeout;
-        let goes = self.withdraw(duration(timeout));
+        let goes = self.withdraw(timeout.into());
         let group = lock(&self.group).take();
         self.shared.end(DdsError::AlreadyDeleted("participant"));
         if let Some(group) = group {

@@ -35,32 +35,30 @@ pub(crate) fn directory_subgroup() -> Subgroup {
 pub(crate) fn changes(view: &View, directory: &Directory, ring_bytes: u64) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut planned = BTreeSet::new();
+    let here = |ids: &mut dyn Iterator<Item = u64>| -> BTreeSet<MemberId> {
+        ids.map(MemberId).filter(|id| view.rank_of(*id).is_some()).collect()
+    };
+    let ids = |ranks: &[Rank]| ranks.iter().map(|rank| view.members[rank.index()]).collect::<BTreeSet<_>>();
     for plan in directory.plans() {
-        let wanted = spec_of(view, plan, ring_bytes);
-        let ids = |ranks: &[Rank]| ranks.iter().map(|rank| view.members[rank.index()]).collect::<Vec<_>>();
-        let Rule::Only(members) = &wanted.member_rule else { continue };
+        // Observers are members that do not send: the group has no others yet.
+        let members = here(&mut plan.members.iter().chain(&plan.observers).copied());
+        let senders = here(&mut plan.senders.iter().copied());
         if members.is_empty() {
             continue;
         }
         planned.insert(plan.domain);
-        match view.subgroup(&wanted.name).map(|id| &view.subgroups[id.index()]) {
-            None => changes.push(Change::Create(wanted)),
-            Some(known) => {
-                let (Rule::Only(members), Rule::Only(senders)) = (&wanted.member_rule, &wanted.sender_rule) else {
-                    continue;
-                };
-                let sorted = |mut ids: Vec<MemberId>| {
-                    ids.sort_unstable();
-                    ids
-                };
-                // The window is that of the first leader, which may have had other settings.
-                let is_as_long = known.message_bytes_max == wanted.message_bytes_max;
-                let is_so = sorted(ids(&known.members)) == *members && sorted(ids(&known.senders)) == *senders;
-                if !is_so || !is_as_long {
-                    let window = if is_as_long { known.window } else { wanted.window };
-                    changes.push(Change::Alter(SubgroupSpec { window, ..wanted }));
-                }
-            }
+        let name = name_of(plan.domain);
+        let Some(known) = view.subgroup(&name).map(|id| &view.subgroups[id.index()]) else {
+            changes.push(Change::Create(spec_of(plan, members, senders, ring_bytes)));
+            continue;
+        };
+        let is_so = ids(&known.members) == members && ids(&known.senders) == senders;
+        let wanted = spec_of(plan, members, senders, ring_bytes);
+        // The window is that of the first leader, which may have had other settings.
+        let is_as_long = known.message_bytes_max == wanted.message_bytes_max;
+        if !is_so || !is_as_long {
+            let window = if is_as_long { known.window } else { wanted.window };
+            changes.push(Change::Alter(SubgroupSpec { window, ..wanted }));
         }
     }
     let is_over = |name: &str| domain_of(name).is_some_and(|domain| !planned.contains(&domain));
@@ -69,22 +67,20 @@ pub(crate) fn changes(view: &View, directory: &Directory, ring_bytes: u64) -> Ve
     changes
 }
 
-fn spec_of(view: &View, plan: &DomainPlan, ring_bytes: u64) -> SubgroupSpec {
-    let here = |ids: &mut dyn Iterator<Item = u64>| {
-        let all: BTreeSet<MemberId> = ids.map(MemberId).filter(|id| view.rank_of(*id).is_some()).collect();
-        Rule::Only(all.into_iter().collect())
-    };
-    // Observers are members that do not send: the group has no others yet.
-    let member_rule = here(&mut plan.members.iter().chain(&plan.observers).copied());
-    let sender_rule = here(&mut plan.senders.iter().copied());
+fn spec_of(
+    plan: &DomainPlan,
+    members: BTreeSet<MemberId>,
+    senders: BTreeSet<MemberId>,
+    ring_bytes: u64,
+) -> SubgroupSpec {
     let message_bytes_max = u64::from(plan.message_bytes_max).next_multiple_of(8);
     let window = (ring_bytes / (message_bytes_max + FRAME_BYTES)).clamp(WINDOW_MIN, WINDOW_MAX);
     SubgroupSpec {
         name: name_of(plan.domain),
         members: vec![],
         senders: vec![],
-        member_rule,
-        sender_rule,
+        member_rule: Rule::Only(members.into_iter().collect()),
+        sender_rule: Rule::Only(senders.into_iter().collect()),
         order: Order::Total,
         window,
         message_bytes_max,

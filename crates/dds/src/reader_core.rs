@@ -3,6 +3,7 @@ use crate::payload::Payload;
 use crate::sync::{Deadline, lock};
 use spindle_dds_core::cache::{Effects, KeyReader, LoanId, ReaderCache, ReaderEvent, Select, Selection};
 use spindle_dds_core::condition::{ReadConditions, StatusCondition};
+use spindle_dds_core::instance::{SampleState, StateMask};
 use spindle_dds_core::policy::PolicyId;
 use spindle_dds_core::qos::{DataReaderQos, SubscriberQos};
 use spindle_dds_core::status::ReaderStatuses;
@@ -145,7 +146,7 @@ impl ReaderCore {
     }
 
     /// Waits until `found` finds something in the cache.
-    pub(crate) fn wait_until<R>(
+    fn wait_until<R>(
         &self,
         what: &'static str,
         (deadline, timeout): (Deadline, DdsDuration),
@@ -161,6 +162,18 @@ impl ReaderCore {
             }
             cache = deadline.wait(&self.changed, cache).ok_or(DdsError::Timeout { what, after: timeout })?;
         }
+    }
+
+    /// Waits until there is a sample that was not read.
+    pub(crate) fn wait_for_data(&self, until: (Deadline, DdsDuration)) -> Result<(), DdsError> {
+        let unread = StateMask::ANY.sample(&[SampleState::NotRead]);
+        self.wait_until("a wait for samples", until, |cache| (cache.count(unread) > 0).then_some(()))
+    }
+
+    /// Waits until at least `count` writers match.
+    pub(crate) fn wait_matched(&self, count: usize, timeout: DdsDuration) -> Result<(), DdsError> {
+        let until = (Deadline::after(timeout), timeout);
+        self.wait_until("a wait for writers", until, |_| (self.matched().len() >= count).then_some(()))
     }
 
     /// Returns the number of a new stream.

@@ -1,8 +1,9 @@
 //! Samples that were read or taken, as loans (DDS 2.2.2.5.3.20).
 use crate::payload::Payload;
 use crate::reader_core::ReaderCore;
+use crate::sync::now;
 use spindle_dds_core::DdsError;
-use spindle_dds_core::cache::{LoanId, Selection};
+use spindle_dds_core::cache::{LoanId, Select, Selection};
 use spindle_dds_core::instance::{Sample as CoreSample, SampleData, SampleInfo};
 use spindle_xcdr::{DdsType, LendError, Plain, decode_key_sample, decode_sample, lend_sample};
 use std::fmt;
@@ -40,17 +41,17 @@ impl<T> fmt::Debug for Samples<T> {
 }
 
 impl<T> Samples<T> {
-    /// Makes samples of what a cache has returned. No data are no samples.
-    pub(crate) fn new(
-        reader: &Arc<ReaderCore>,
-        selection: Result<Selection<Payload>, DdsError>,
-    ) -> Result<Samples<T>, DdsError> {
-        match selection {
+    /// Reads or takes samples of a reader. No data are no samples.
+    ///
+    /// # Errors
+    /// How the participant ended, if there is none.
+    pub(crate) fn of(reader: &Arc<ReaderCore>, select: &Select<'_>, takes: bool) -> Result<Samples<T>, DdsError> {
+        match reader.select(select, takes, now()) {
             Ok(Selection { samples, loan }) => {
                 let samples = samples.into_iter().map(|inner| Sample { inner, of: PhantomData }).collect();
                 Ok(Samples { samples, loan: Some((Arc::clone(reader), loan)) })
             }
-            Err(DdsError::NoData) => Ok(Samples { samples: Vec::new(), loan: None }),
+            Err(DdsError::NoData) => reader.ended().map_or(Ok(Samples { samples: Vec::new(), loan: None }), Err),
             Err(error) => Err(error),
         }
     }

@@ -51,6 +51,13 @@ pub(crate) enum Request {
     Withdraw,
 }
 
+impl Request {
+    /// Returns the request that deletes an entity.
+    pub(crate) fn deletion(guid: Guid) -> Request {
+        Request::Change(guid, vec![EntityChange::Delete(guid)])
+    }
+}
+
 impl Shared {
     pub(crate) fn new(participant: Guid, member: u64) -> Shared {
         let state = State {
@@ -117,6 +124,16 @@ impl Shared {
         drop(state);
         self.wake();
         Ok(())
+    }
+
+    /// Removes an entity, and asks for its deletion.
+    pub(crate) fn retire(&self, guid: Guid, remove: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        remove(&mut state);
+        state.entities_version += 1;
+        state.outbox.push_back(Request::deletion(guid));
+        drop(state);
+        self.wake();
     }
 
     /// Tells the threads that wait that the directory has changed.

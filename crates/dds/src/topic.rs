@@ -69,6 +69,19 @@ impl TopicInner {
         })?;
         Ok(Arc::new(TopicInner { core, participant: Arc::clone(participant) }))
     }
+
+    /// Checks that an endpoint of a participant may have this topic.
+    pub(crate) fn check_participant(
+        &self,
+        participant: &Arc<ParticipantCore>,
+        remedy: &'static str,
+    ) -> Result<(), DdsError> {
+        if Arc::ptr_eq(participant, &self.participant) {
+            return Ok(());
+        }
+        let what = format!("topic {:?} belongs to another participant", self.core.name);
+        Err(DdsError::PreconditionNotMet { what, remedy })
+    }
 }
 
 impl<T: DdsType + 'static> Topic<T> {
@@ -124,10 +137,6 @@ impl Drop for TopicInner {
     fn drop(&mut self) {
         let guid = self.core.guid;
         self.core.status_condition.delete();
-        let mut state = self.participant.shared.lock();
-        state.topics.remove(&guid);
-        state.outbox.push_back(Request::Change(guid, vec![EntityChange::Delete(guid)]));
-        drop(state);
-        self.participant.shared.wake();
+        self.participant.shared.retire(guid, |state| drop(state.topics.remove(&guid)));
     }
 }
