@@ -3,6 +3,7 @@ use crate::participant_core::ParticipantCore;
 use crate::reader_core::ReaderCore;
 use crate::samples::{Sample, Samples};
 use crate::shared::Request;
+use crate::status_methods::status_methods;
 use crate::sync::{Deadline, lock};
 use crate::topic::{Topic, TopicInner};
 use crate::writer_core::WriterCore;
@@ -304,19 +305,8 @@ impl<T: DdsType + 'static> Stream for SampleStream<T> {
     }
 }
 
-/// Declares the methods that read and reset a status each.
-macro_rules! statuses {
-    ($($name:ident: $status:ty, $of:ident, $text:literal;)*) => {
-        impl<T> DataReader<T> {$(
-            #[doc = concat!("Reads and resets ", $text, " (DDS 2.2.4.1).")]
-            pub fn $name(&self) -> $status {
-                self.inner.core.with_statuses(ReaderStatuses::$of)
-            }
-        )*}
-    };
-}
-
-statuses! {
+status_methods! {
+    DataReader, ReaderStatuses:
     sample_lost_status: SampleLostStatus, sample_lost, "SAMPLE_LOST";
     sample_rejected_status: SampleRejectedStatus, sample_rejected, "SAMPLE_REJECTED";
     requested_deadline_missed_status: RequestedDeadlineMissedStatus, requested_deadline_missed, "REQUESTED_DEADLINE_MISSED";

@@ -1,6 +1,7 @@
 //! Writers (DDS 2.2.2.4.2).
 use crate::participant_core::ParticipantCore;
 use crate::shared::Request;
+use crate::status_methods::status_methods;
 use crate::sync::now;
 use crate::topic::{Topic, TopicInner};
 use crate::writer_core::WriterCore;
@@ -267,19 +268,8 @@ impl<T> DataWriter<T> {
     }
 }
 
-/// Declares the methods that read and reset a status each.
-macro_rules! statuses {
-    ($($name:ident: $status:ty, $of:ident, $text:literal;)*) => {
-        impl<T> DataWriter<T> {$(
-            #[doc = concat!("Reads and resets ", $text, " (DDS 2.2.4.1).")]
-            pub fn $name(&self) -> $status {
-                self.inner.core.with_statuses(WriterStatuses::$of)
-            }
-        )*}
-    };
-}
-
-statuses! {
+status_methods! {
+    DataWriter, WriterStatuses:
     liveliness_lost_status: LivelinessLostStatus, liveliness_lost, "LIVELINESS_LOST";
     offered_deadline_missed_status: OfferedDeadlineMissedStatus, offered_deadline_missed, "OFFERED_DEADLINE_MISSED";
     offered_incompatible_qos_status: OfferedIncompatibleQosStatus, offered_incompatible_qos, "OFFERED_INCOMPATIBLE_QOS";

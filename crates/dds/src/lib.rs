@@ -28,6 +28,7 @@ mod publisher;
 mod reader_core;
 mod samples;
 mod shared;
+mod status_methods;
 mod sync;
 mod topic;
 mod topic_core;
