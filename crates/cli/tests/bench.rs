@@ -301,6 +301,33 @@ fn small_messages_are_timed_by_a_model() {
 }
 
 #[test]
+fn recovery_of_a_log() {
+    for (how, warm) in [("", false), (" --warm", true)] {
+        let arguments = format!("recovery --bytes 2M --size 100,5000 --trials 2 --points 50{how}");
+        let report = bench(&format!("recovery{}", how.len()), &arguments);
+        let runs = report["runs"].as_array().expect("a list");
+        for (run, size) in runs.iter().zip([100.0, 5000.0]) {
+            assert_eq!((number(run, "size_bytes"), number(run, "trials")), (size, 2.0));
+            assert!((1.5e6..3e6).contains(&number(run, "bytes")), "{run}");
+            for key in ["written", "read", "recovery", "replay"] {
+                assert!(number(run, &format!("{key}_bytes_per_second")) > 0.0, "{key}: {run}");
+            }
+            for key in ["recovery_ratio", "replay_ratio", "recovery_replay_ratio", "progress_reports"] {
+                assert!(number(run, key) > 0.0, "{key}: {run}");
+            }
+            // It is null where the file system does not say what is in memory.
+            assert!(run["cached_percent"].is_null() || !warm, "{run}");
+            for key in ["by_version_ns", "by_time_ns"] {
+                assert!(
+                    number(&run[key], "p50") > 0.0 && number(&run[key], "p50") <= number(&run[key], "max"),
+                    "{run}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn invalid_arguments_are_refused() {
     let temp = Temp::new("refused");
     for (arguments, named) in [
@@ -321,6 +348,8 @@ fn invalid_arguments_are_refused() {
         ("throughput --rank 0", "--listen"),
         ("latency --sleeping --wait polling", "--wait"),
         ("latency --size 4", "--size"),
+        ("recovery --bytes 1k", "--bytes 1024"),
+        ("recovery --size 2M", "--size 2097152"),
         ("latency --members 1", "--members"),
         ("bulk", "--fabric"),
         ("bulk --fabric sim --block 0", "--block"),

@@ -11,6 +11,7 @@
 //! - [`views`]: how long a group stops delivering when its view changes.
 //! - [`bulk`]: how long the block multicast takes, among processes or in a model of a network.
 //! - [`scale`]: the speed of small messages in larger groups, in such a model.
+//! - [`recovery`]: how fast a log is recovered and read, without members.
 //!
 //! Members are processes of their own (a hidden subcommand, [`member`]). Their [`cluster`] sends them
 //! orders in [`wire`] lines over pipes. They run in *slices* of about 100 ms and block on the pipe
@@ -32,6 +33,7 @@ mod limits;
 mod member;
 mod pairing;
 mod raw_disk;
+mod recovery;
 mod scale;
 mod table;
 mod throughput;
@@ -71,6 +73,8 @@ enum BenchCommand {
     /// The speed of small messages in groups of up to 64 members, in a model of a network: nothing
     /// is sent
     Scale(scale::Args),
+    /// How fast a log is recovered, replayed and read at points, beside plain reads of its files
+    Recovery(recovery::Args),
     /// A member of `bench views`, started by it
     #[command(hide = true)]
     ViewsMember(views::member::Args),
@@ -108,6 +112,7 @@ pub(crate) fn run(args: Args) -> CliResult {
         BenchCommand::Latency(args) => latency::refuse(args),
         BenchCommand::Bulk(args) => bulk::refuse(args),
         BenchCommand::Scale(args) => scale::refuse(args),
+        BenchCommand::Recovery(args) => recovery::refuse(args),
         BenchCommand::Idle(_)
         | BenchCommand::Views(_)
         | BenchCommand::ViewsMember(_)
@@ -126,6 +131,7 @@ pub(crate) fn run(args: Args) -> CliResult {
         BenchCommand::Views(args) => views::run(&args)?,
         BenchCommand::Bulk(args) => bulk::run(&args)?,
         BenchCommand::Scale(args) => scale::run(&args)?,
+        BenchCommand::Recovery(args) => recovery::run(&args)?,
         BenchCommand::ViewsMember(args) => views::run_member(&args)?,
         BenchCommand::BulkMember => bulk::member::run()?,
         BenchCommand::Member => member::run()?,
