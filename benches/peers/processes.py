@@ -37,11 +37,12 @@ def die_with_parent():
 
 
 class Children:
-    """Processes, and a directory, that end with the `with` block."""
+    """Processes, and directories, that end with the `with` block."""
 
     def __init__(self, parent=None):
         self.children = []
         self.dir = tempfile.mkdtemp(prefix=f"spindle-peer-{os.getpid()}-", dir=parent)
+        self.dirs = [self.dir]
 
     def __enter__(self):
         return self
@@ -58,7 +59,12 @@ class Children:
                 child.process.kill()
                 child.process.wait()
             child.log.close()
-        shutil.rmtree(self.dir, ignore_errors=True)
+        for each in self.dirs:
+            shutil.rmtree(each, ignore_errors=True)
+
+    def remove_later(self, path):
+        self.dirs.append(path)
+        return path
 
     def start(self, name, words, **more):
         child = Child(name, words, self.dir, **more)
@@ -149,9 +155,9 @@ def build_go(name):
     return program
 
 
-def free_ports(count):
-    """Returns ports of loopback at which no process listened a moment ago."""
-    sockets = [socket.socket() for _ in range(count)]
+def free_ports(count, is_udp=False):
+    """Returns ports of loopback that no process used a moment ago."""
+    sockets = [socket.socket(type=socket.SOCK_DGRAM if is_udp else socket.SOCK_STREAM) for _ in range(count)]
     try:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
