@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,14 @@ impl Cluster {
 impl Member {
     fn answer(&mut self, number: usize, until: Instant) -> Outcome<Told> {
         let line = self.told.recv_timeout(until.saturating_duration_since(Instant::now()));
-        let line = line.map_err(|error| format!("member {number} does not answer: {error}"))?;
+        let line = line.map_err(|error| match error {
+            RecvTimeoutError::Timeout => format!("member {number} does not answer; is the machine overloaded?"),
+            // Its output ends a moment before the process.
+            RecvTimeoutError::Disconnected => match self.process.as_mut().map(Child::wait) {
+                Some(Ok(status)) => format!("member {number} is gone: {status}"),
+                _ => format!("member {number} is gone"),
+            },
+        })?;
         match serde_json::from_str(&line)? {
             Told::Failed(why) => Err(format!("member {number} failed: {why}").into()),
             told => Ok(told),

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The length of a file, that of a segment of a log. It is written again and again.
 const FILE_BYTES: u64 = 64 << 20;
@@ -20,7 +20,7 @@ const CALL_BYTES: u64 = 40;
 /// Samples of one kind until it is the other's turn. A ratio is that of the medians of two turns.
 const TURN: usize = 16;
 /// Room for the slowest sync.
-const SYNC_MAX: std::time::Duration = std::time::Duration::from_secs(20);
+const SYNC_MAX: Duration = Duration::from_secs(20);
 
 /// Times of durable calls beside those of bare syncs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -96,9 +96,12 @@ fn median(values: &mut [u64]) -> u64 {
     quantile(values, 50)
 }
 
+/// When a write and its sync began, and when they ended.
+type Synced = io::Result<(Instant, Instant)>;
+
 /// Files, each with a thread that writes and syncs it.
 struct Bare {
-    threads: Vec<(SyncSender<()>, Receiver<io::Result<(Instant, Instant)>>)>,
+    threads: Vec<(SyncSender<()>, Receiver<Synced>)>,
     dir: PathBuf,
 }
 

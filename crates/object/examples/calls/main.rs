@@ -69,7 +69,7 @@ struct Arguments {
     /// The caller, a list
     #[arg(long, value_enum, value_delimiter = ',', default_value = "inside,socket")]
     from: Vec<From>,
-    /// What is called, a list
+    /// The operations, a list
     #[arg(long, value_enum, value_delimiter = ',', default_value = "put,get")]
     operation: Vec<Operation>,
     /// The directory for the logs of all members, on a disk [default: that for temporary files]
@@ -216,19 +216,17 @@ impl CallsReport {
             );
         }
         for found in &self.durable_calls {
-            println!(
-                "{}: a durable call {:.0} us (p99 {:.0}), {} concurrent fdatasyncs {:.0} us (p99 {:.0}): ratio {:.2} ({:.2} to {:.2} in {} pairs)",
+            print!(
+                "{}: a durable call {:.0} us (p99 {:.0}), {} concurrent fdatasyncs {:.0} us (p99 {:.0}): ",
                 name(&found.durability),
                 us(found.p50_ns),
                 us(found.p99_ns),
                 found.fdatasyncs,
                 us(found.fdatasyncs_p50_ns),
-                us(found.fdatasyncs_p99_ns),
-                found.ratio,
-                found.ratio_p10,
-                found.ratio_p90,
-                found.pairs
+                us(found.fdatasyncs_p99_ns)
             );
+            let DurableCalls { ratio, ratio_p10, ratio_p90, pairs, .. } = found;
+            println!("ratio {ratio:.2} ({ratio_p10:.2} to {ratio_p90:.2} in {pairs} pairs)");
         }
     }
 }

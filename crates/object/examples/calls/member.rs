@@ -18,7 +18,7 @@ pub(crate) const WAIT: Duration = Duration::from_secs(30);
 /// How long a member may be silent until the others suspect it: a disk may hold it up.
 const SUSPECT_AFTER: Duration = Duration::from_secs(10);
 
-/// What a member is told when it starts.
+/// The orders to a process that becomes a member.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
     /// The directory in which the members meet.

@@ -33,7 +33,7 @@ impl Store {
     }
 }
 
-/// What a caller does.
+/// An operation of the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Operation {
