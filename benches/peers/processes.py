@@ -24,6 +24,9 @@ START_WAIT_S = 60
 # How long processes may take to end.
 END_WAIT_S = 5
 PR_SET_PDEATHSIG = 1
+PREFIX = "spindle-peer-"
+# The directory for files in memory.
+SHM = "/dev/shm"
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -41,7 +44,9 @@ class Children:
 
     def __init__(self, parent=None):
         self.children = []
-        self.dir = tempfile.mkdtemp(prefix=f"spindle-peer-{os.getpid()}-", dir=parent)
+        sweep(parent or tempfile.gettempdir())
+        sweep(SHM)
+        self.dir = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent)
         self.dirs = [self.dir]
 
     def __enter__(self):
@@ -111,6 +116,14 @@ class Child:
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             last = file.read().strip().splitlines()[-5:]
         return "its last lines: " + " | ".join(last) if last else "it printed no error"
+
+
+def sweep(parent):
+    """Removes the directories of runs that were killed. Their processes have died with them."""
+    for name in os.listdir(parent) if os.path.isdir(parent) else []:
+        pid = name.removeprefix(PREFIX).split("-")[0]
+        if name.startswith(PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
 
 
 def call(words, seconds, **more):

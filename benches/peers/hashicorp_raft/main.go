@@ -138,8 +138,6 @@ func runNode(id string, addresses []string) error {
 	config.LocalID = raft.ServerID(id)
 	config.LogLevel = "WARN"
 	config.SnapshotThreshold = 1 << 62
-	// Calls that wait are sent together; without it, each is a batch of its own when the leader is quick.
-	config.BatchApplyCh = true
 	memory, fsm := raft.NewInmemStore(), &store{entries: map[string][]byte{}}
 	it, err := raft.NewRaft(config, fsm, memory, memory, raft.NewDiscardSnapshotStore(), transport)
 	if err != nil {

@@ -262,7 +262,7 @@ impl BenchLog {
         paths.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-")));
         paths.sort();
         ensure!(!paths.is_empty(), "{} has no segments", dir.display());
-        Ok(paths.iter().map(File::open).collect::<io::Result<_>>().with_context(failed)?)
+        paths.iter().map(File::open).collect::<io::Result<_>>().with_context(failed)
     }
 
     /// Reads at random versions and times.
