@@ -73,6 +73,7 @@ fn run<'a>(
 ) -> io::Result<()> {
     let mut tasks = Tasks::new(outstanding)?;
     let (mut starting, mut number, mut failed) = (outstanding, 0_u32, None);
+    let mut worked = Instant::now();
     loop {
         for _ in 0..starting {
             tasks.start(Instant::now(), start(number));
@@ -89,7 +90,9 @@ fn run<'a>(
         if starting == 0 && tasks.is_idle() {
             return Ok(());
         }
-        if starting == 0 && !tasks.wait(None, CALL_MAX)? {
+        if starting > 0 {
+            worked = Instant::now();
+        } else if !tasks.yields(worked) && !tasks.wait(None, CALL_MAX)? {
             return Err(io::Error::other(format!("no call was answered in {CALL_MAX:?}")));
         }
     }

@@ -12,30 +12,38 @@ pub(crate) const KEY_BYTES: usize = 12;
 /// The longest frame.
 const FRAME_BYTES_MAX: usize = 1 << 16;
 const HEAD_BYTES: usize = 5;
-const READ_BYTES: usize = 1 << 16;
 
 /// The bytes that have come and are not used yet.
-#[derive(Default)]
 pub(crate) struct Incoming {
-    bytes: Vec<u8>,
-    used: usize,
+    bytes: Box<[u8]>,
+    /// The bytes from here to `end` are not used.
+    start: usize,
+    end: usize,
+}
+
+impl Default for Incoming {
+    fn default() -> Incoming {
+        // Room for a read beside the longest frame.
+        Incoming { bytes: vec![0; 2 * (4 + FRAME_BYTES_MAX)].into(), start: 0, end: 0 }
+    }
 }
 
 impl Incoming {
-    /// Reads once. Returns 0 at the end of the stream.
+    /// Reads once. Returns 0 at the end of the stream, and would block while frames take all the room.
     pub(crate) fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {
-        self.bytes.drain(..self.used);
-        self.used = 0;
-        let len = self.bytes.len();
-        self.bytes.resize(len + READ_BYTES, 0);
-        let read = stream.read(&mut self.bytes[len..]);
-        self.bytes.truncate(len + *read.as_ref().unwrap_or(&0));
-        read
+        self.bytes.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        if self.end == self.bytes.len() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let read = stream.read(&mut self.bytes[self.end..])?;
+        self.end += read;
+        Ok(read)
     }
 
     /// Returns the next frame, if all of it has come: the name of the call, the byte, and the rest.
     pub(crate) fn next(&mut self) -> io::Result<Option<(u32, u8, &[u8])>> {
-        let bytes = &self.bytes[self.used..];
+        let bytes = &self.bytes[self.start..self.end];
         let Some((len, bytes)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
         let len = u32::from_le_bytes(*len) as usize;
         if !(HEAD_BYTES..=FRAME_BYTES_MAX).contains(&len) {
@@ -45,7 +53,7 @@ impl Incoming {
         if bytes.len() < len {
             return Ok(None);
         }
-        self.used += 4 + len;
+        self.start += 4 + len;
         let (call, rest) = bytes[..len].split_first_chunk::<4>().expect("the length was checked");
         Ok(Some((u32::from_le_bytes(*call), rest[0], &rest[1..])))
     }
@@ -88,4 +96,62 @@ pub(crate) fn reply(out: &mut Vec<u8>, call: u32, reply: &Reply) {
 
 pub(crate) fn parse_reply(byte: u8, rest: &[u8]) -> Result<&[u8], String> {
     if byte == 0 { Ok(rest) } else { Err(String::from_utf8_lossy(rest).into_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All frames in `bytes`, which come `step` bytes at a time.
+    fn frames(bytes: &[u8], step: usize) -> io::Result<Vec<(u32, u8, Vec<u8>)>> {
+        let (mut incoming, mut found) = (Incoming::default(), vec![]);
+        for mut part in bytes.chunks(step) {
+            while !part.is_empty() {
+                incoming.read(&mut part)?;
+                while let Some((call, byte, rest)) = incoming.next()? {
+                    found.push((call, byte, rest.to_vec()));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn frames_come_in_parts_and_together() {
+        let mut bytes = vec![];
+        let value = vec![7; 4000];
+        (0..100).for_each(|call| request(&mut bytes, call, Operation::Put, call, &value));
+        reply(&mut bytes, 100, &Err("no".to_owned()));
+        for step in [1, 3, 4096, bytes.len()] {
+            let found = frames(&bytes, step).unwrap();
+            assert_eq!(found.len(), 101, "{step}");
+            let (operation, name, of) = parse_request(found[99].1, &found[99].2).unwrap();
+            assert_eq!((operation, name, of), (Operation::Put, &*key(99), &*value));
+            assert_eq!(parse_reply(found[100].1, &found[100].2), Err("no".to_owned()));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_frame_are_refused() {
+        for bytes in [[0; 16], [0xFF; 16]] {
+            assert_eq!(frames(&bytes, 16).unwrap_err().kind(), ErrorKind::InvalidData);
+        }
+        for (byte, rest) in [(2, &[b'k'; 12][..]), (0, &[b'k'; 11]), (0, &[0xFF; 12])] {
+            assert_eq!(parse_request(byte, rest).unwrap_err().kind(), ErrorKind::InvalidData);
+        }
+    }
+
+    #[test]
+    fn a_reader_without_room_would_block() {
+        let mut incoming = Incoming::default();
+        let bytes = vec![0; 1 << 20];
+        let mut stream = &bytes[..];
+        let error = loop {
+            match incoming.read(&mut stream) {
+                Ok(read) => assert!(read > 0),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    }
 }

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The calls of one connection that are on the way. The next ones wait in the socket.
 const CALLS_MAX: u32 = 256;
@@ -38,11 +38,11 @@ fn serve(store: &Replicated<Store>, durability: DurabilityArg, mut stream: TcpSt
     stream.set_nonblocking(true)?;
     let mut tasks = Tasks::new(CALLS_MAX)?;
     let (mut input, mut output) = (Incoming::default(), Vec::new());
-    let mut has_ended = false;
+    let (mut has_ended, mut worked) = (false, Instant::now());
     loop {
         if !has_ended && !tasks.is_full() {
             match input.read(&mut stream) {
-                Ok(read) => has_ended = read == 0,
+                Ok(read) => (has_ended, worked) = (read == 0, Instant::now()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
@@ -57,10 +57,18 @@ fn serve(store: &Replicated<Store>, durability: DurabilityArg, mut stream: TcpSt
             };
             tasks.start(call, replying);
         }
-        tasks.finished(|call, result| reply(&mut output, call, &result));
+        let any = tasks.finished(|call, result| reply(&mut output, call, &result));
         send(&mut stream, &mut output)?;
+        if any {
+            // Requests that have come already may have a slot now.
+            worked = Instant::now();
+            continue;
+        }
         if has_ended && tasks.is_idle() {
             return Ok(());
+        }
+        if tasks.yields(worked) {
+            continue;
         }
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::OUT, !output.is_empty());

@@ -6,7 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a thread yields before it sleeps, as long as the library's own threads look for work.
+const YIELD_FOR: Duration = Duration::from_micros(50);
 
 /// Futures in slots, each with a tag of its caller.
 pub(crate) struct Tasks<'a, Tag> {
@@ -59,6 +63,17 @@ impl<'a, Tag> Tasks<'a, Tag> {
             }
         }
         any
+    }
+
+    /// Yields the core instead of a sleep, if `since`, the last time at which there was work, is recent.
+    /// A sleep after each result would cost more than the calls, and wake-ups would part those that
+    /// come together. Returns whether it did.
+    pub(crate) fn yields(&self, since: Instant) -> bool {
+        let is_recent = since.elapsed() < YIELD_FOR;
+        if is_recent {
+            thread::yield_now();
+        }
+        is_recent
     }
 
     /// Sleeps until a future may be ready or one of `wanted` has happened to the socket, at most `time`.
