@@ -328,6 +328,27 @@ fn recovery_of_a_log() {
 }
 
 #[test]
+fn a_signal_ends_recovery_and_removes_the_log() {
+    let temp = Temp::new("recovery-stopped");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spindle"));
+    let words = ["bench", "recovery", "--bytes", "8M", "--size", "100", "--trials", "100", "--points", "10000000"];
+    let mut process = command.args(words).env("TMPDIR", &temp.0).stderr(Stdio::piped()).spawn().expect("it starts");
+    let count = || fs::read_dir(&temp.0).expect("it is there").count();
+    // The signals are handled before the directory is created.
+    let until = Instant::now() + Duration::from_secs(30);
+    while count() == 0 {
+        assert!(Instant::now() < until && process.try_wait().expect("a child").is_none(), "no log");
+        thread::sleep(Duration::from_millis(1));
+    }
+    kill_process(Pid::from_child(&process), Signal::INT).expect("it runs");
+    let out = process.wait_with_output().expect("it ends");
+    let error = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(130), "{error}");
+    assert!(error.contains("stopped by signal 2"), "{error}");
+    assert_eq!(count(), 0, "the log stayed");
+}
+
+#[test]
 fn invalid_arguments_are_refused() {
     let temp = Temp::new("refused");
     for (arguments, named) in [

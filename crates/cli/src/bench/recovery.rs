@@ -28,8 +28,10 @@ use super::cluster::ScratchDir;
 use super::pairing::quantile;
 use super::table::{TextTable, short};
 use super::{BenchReport, tell};
+use crate::exit::{CliError, CliResult};
 use crate::progress::ProgressLine;
 use crate::quantity::bytes;
+use crate::signals::Stop;
 use anyhow::{Context, bail, ensure};
 use rustix::fs::{Advice, fadvise, statvfs};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -40,6 +42,7 @@ use std::io::{self, IoSliceMut, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Options of `spindle bench recovery`.
@@ -80,6 +83,8 @@ const LOOK_EVERY: u64 = 1 << 20;
 const CACHED_MAX: f64 = 5.0;
 /// The microseconds of the log's clock between two records.
 const CLOCK_STEP: u64 = 10;
+/// The records of a replay between two looks for a signal.
+const LOOK_FOR_SIGNALS: u64 = 1 << 16;
 /// Space on the disk beside the records: headers, spare segments, and what a log leaves free.
 const MORE_BYTES: u64 = 512 << 20;
 
@@ -120,17 +125,24 @@ pub(super) fn refuse(args: &Args) -> Option<String> {
     size.map(|size| format!("--size {size} is not from 1 to 1M"))
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let runs = args.size.iter().map(|&size| measure(args, size)).collect::<anyhow::Result<_>>()?;
+pub(super) fn run(args: &Args) -> CliResult {
+    // A signal ends the measurement in order, so that no log stays on the disk.
+    let stop = Stop::on_signals(|_| {})?;
+    let runs = args.size.iter().map(|&size| measure(args, &stop, size)).collect::<anyhow::Result<_>>();
+    let runs = runs.map_err(|error| match stop.flag.load(Ordering::Acquire) {
+        true => CliError::interrupted(stop.signal(), "before the log was measured; it is removed"),
+        false => error.into(),
+    })?;
     let report = BenchReport { bench: "recovery", cores: cores(), runs };
-    Ok(tell(&report, args.json, |out| print(&report.runs, out))?)
+    let told = tell(&report, args.json, |out| print(&report.runs, out));
+    told.map_err(|error| anyhow::Error::from(error).into())
 }
 
-fn measure(args: &Args, size: u64) -> anyhow::Result<RecoveryRun> {
+fn measure(args: &Args, stop: &Stop, size: u64) -> anyhow::Result<RecoveryRun> {
     let parent = args.data.clone().unwrap_or_else(std::env::temp_dir);
     ensure_space(&parent, args.bytes)?;
     let dir = ScratchDir::inside(&parent)?;
-    let log = BenchLog { dir: dir.0.join("member"), json: args.json };
+    let log = BenchLog { dir: dir.0.join("member"), json: args.json, stop };
     let records = (args.bytes / Chunk::encoded_bytes(size)).max(1);
     let start = Instant::now();
     log.write(size, records)?;
@@ -149,11 +161,11 @@ fn measure(args: &Args, size: u64) -> anyhow::Result<RecoveryRun> {
         Ok(())
     };
     if args.warm {
-        read_plainly(&files)?;
+        log.read_plainly(&files)?;
     }
     for _ in 0..args.trials {
         prepare()?;
-        let (read_bytes, read) = timed(|| read_plainly(&files))?;
+        let (read_bytes, read) = timed(|| log.read_plainly(&files))?;
         prepare()?;
         let mut store = log.store()?;
         let mut line = ProgressLine::new("recovery", read_bytes, args.json);
@@ -167,7 +179,7 @@ fn measure(args: &Args, size: u64) -> anyhow::Result<RecoveryRun> {
         drop(line);
         ensure!(found.records == records, "the recovery found {} records of {records}", found.records);
         prepare()?;
-        let ((), replay) = timed(|| replay_all(store.log(1)?.readers().reader(), records, size))?;
+        let ((), replay) = timed(|| log.replay(store.log(1)?.readers().reader(), records, size))?;
         let rate = |seconds: f64| found.bytes as f64 / seconds;
         let plain = read_bytes as f64 / read;
         reads.push(plain);
@@ -221,12 +233,19 @@ fn ensure_space(dir: &Path, bytes: u64) -> anyhow::Result<()> {
 }
 
 /// The log that is written and read.
-struct BenchLog {
+struct BenchLog<'a> {
     dir: PathBuf,
     json: bool,
+    stop: &'a Stop,
 }
 
-impl BenchLog {
+impl BenchLog<'_> {
+    /// Returns an error after a signal.
+    fn go_on(&self) -> anyhow::Result<()> {
+        ensure!(!self.stop.flag.load(Ordering::Relaxed), "stopped");
+        Ok(())
+    }
+
     fn store(&self) -> anyhow::Result<Store> {
         let identity = Identity { group: "bench".into(), member: 1, incarnation: 1, payloads: PayloadKind::Opaque };
         let disk = FileDisk::new(&self.dir).with_context(|| format!("can't use {}", self.dir.display()))?;
@@ -241,6 +260,7 @@ impl BenchLog {
         let in_batch = (BATCH_BYTES / Chunk::encoded_bytes(size)).max(1);
         let mut line = ProgressLine::new("writing", records * Chunk::encoded_bytes(size), self.json);
         for first in (0..records).step_by(usize::try_from(in_batch)?) {
+            self.go_on()?;
             let batch = first..records.min(first + in_batch);
             let record = |sequence| Record {
                 version: Version::new(1, sequence),
@@ -265,6 +285,38 @@ impl BenchLog {
         paths.iter().map(File::open).collect::<io::Result<_>>().with_context(failed)
     }
 
+    /// Reads the files from begin to end, and returns their bytes.
+    fn read_plainly(&self, files: &[File]) -> anyhow::Result<u64> {
+        let (mut buffer, mut total) = (vec![0; READ_BYTES], 0);
+        for file in files {
+            self.go_on()?;
+            let mut at = 0;
+            loop {
+                match file.read_at(&mut buffer, at).context("can't read a segment")? {
+                    0 => break,
+                    read => at += read as u64,
+                }
+            }
+            total += at;
+        }
+        Ok(total)
+    }
+
+    /// Reads all records in order.
+    fn replay(&self, mut reader: Reader, records: u64, size: u64) -> anyhow::Result<()> {
+        let mut count = 0;
+        while let Some(record) = reader.next()? {
+            let is_right = record.version.sequence == count && record.payload.len() as u64 == size;
+            ensure!(is_right, "record {count} is {:?} with {} bytes", record.version, record.payload.len());
+            count += 1;
+            if count.is_multiple_of(LOOK_FOR_SIGNALS) {
+                self.go_on()?;
+            }
+        }
+        ensure!(count == records, "{count} records of {records} were read");
+        Ok(())
+    }
+
     /// Reads at random versions and times.
     fn points(&self, records: u64, points: u32) -> anyhow::Result<(PointTimes, PointTimes)> {
         let mut store = self.store()?;
@@ -278,6 +330,7 @@ impl BenchLog {
         };
         let (mut by_version, mut by_time) = (Vec::new(), Vec::new());
         for _ in 0..points {
+            self.go_on()?;
             let sequence = next();
             let start = Instant::now();
             let found = reader.get(Version::new(1, sequence))?.map(|record| record.clock);
@@ -299,34 +352,6 @@ impl PointTimes {
         let at = |part| quantile(values, part);
         PointTimes { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: at(1.0) }
     }
-}
-
-/// Reads the files from begin to end, and returns their bytes.
-fn read_plainly(files: &[File]) -> anyhow::Result<u64> {
-    let (mut buffer, mut total) = (vec![0; READ_BYTES], 0);
-    for file in files {
-        let mut at = 0;
-        loop {
-            match file.read_at(&mut buffer, at).context("can't read a segment")? {
-                0 => break,
-                read => at += read as u64,
-            }
-        }
-        total += at;
-    }
-    Ok(total)
-}
-
-/// Reads all records in order.
-fn replay_all(mut reader: Reader, records: u64, size: u64) -> anyhow::Result<()> {
-    let mut count = 0;
-    while let Some(record) = reader.next()? {
-        let is_right = record.version.sequence == count && record.payload.len() as u64 == size;
-        ensure!(is_right, "record {count} is {:?} with {} bytes", record.version, record.payload.len());
-        count += 1;
-    }
-    ensure!(count == records, "{count} records of {records} were read");
-    Ok(())
 }
 
 /// Drops the pages of files from the page cache. Returns the percentage that is still in memory, if
