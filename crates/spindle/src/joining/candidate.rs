@@ -14,7 +14,7 @@ use crate::random::{random_id, random_word};
 use crate::transfer::TARGET;
 use spindle_core::control::{Attempts, FoundGroup, LearnError, Refusal, Roster, Seek, SharedSettings, Wants};
 use spindle_core::{Engine, MemberId, Rank, SubgroupId, Time, View, limits};
-use spindle_fabric::{Arena, MemberEventCount, MeshError, RegionError};
+use spindle_fabric::{Arena, LogClock, MemberEventCount, MeshError, RegionError};
 use spindle_transport::rendezvous::{
     ControlSocket, CreateOutcome, GroupName, RendezvousError, Role, RuntimeDir, found_or_find,
 };
@@ -80,6 +80,8 @@ pub(crate) struct Candidate<'a> {
     /// It is made before the members wait for this process: in a process with threads this takes
     /// milliseconds.
     event_count: MemberEventCount,
+    /// The clock that members compare with theirs.
+    clock: LogClock,
     deadline: Instant,
     cancelled: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&BootstrapProgress),
@@ -114,7 +116,8 @@ impl<'a> Candidate<'a> {
             if config.network.is_some() { MemberEventCount::with_event() } else { MemberEventCount::create() };
         let (settings, event_count) = (config.shared_settings(), event_count.map_err(no_event_count)?);
         let deadline = after(Instant::now(), config.gather_timeout);
-        let seen = BootstrapProgress::of(config.founders, vec![]);
+        let (seen, clock) = (BootstrapProgress::of(config.founders, vec![]), LogClock::new(config.clock.clone()));
+        clock.bound(config.clock_skew_max);
         Ok(Candidate {
             own: config,
             own_settings: settings.clone(),
@@ -123,6 +126,7 @@ impl<'a> Candidate<'a> {
             group,
             settings,
             event_count,
+            clock,
             deadline,
             cancelled,
             progress,
@@ -182,6 +186,7 @@ impl<'a> Candidate<'a> {
     fn attempt_here<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Option<Joined>, JoinError> {
         self.known = None;
         let old = OldLogs::open(self.own)?;
+        self.check_clock(old.as_ref())?;
         let id = old.as_ref().map(OldLogs::member).or(self.config.id);
         let role = found_or_find(&self.dir, &self.group, id, self.deadline, self.cancelled);
         let role = role.map_err(|error| self.named(error))?;
@@ -190,6 +195,7 @@ impl<'a> Candidate<'a> {
             Role::Joiner { control_socket, members } => (control_socket, CreateOutcome::Joiner { members }),
         };
         let mut control_plane = ControlPlane::new(control_socket, Some(&self.event_count), None)?;
+        self.set_clock(&mut control_plane);
         self.see_myself(&control_plane);
         let restarts = old.as_ref().map(|old| (old.incarnation(), old.record().view.members.len() as u32));
         if let Some(old) = old {
@@ -259,6 +265,7 @@ impl<'a> Candidate<'a> {
     ) -> Result<Option<Joined>, JoinError> {
         self.known = None;
         let old = OldLogs::open(self.own)?;
+        self.check_clock(old.as_ref())?;
         let id = match old.as_ref().map(OldLogs::member).or(self.config.id) {
             Some(id) => id,
             None => random_id()?,
@@ -266,6 +273,7 @@ impl<'a> Candidate<'a> {
         let control_socket = ControlSocket::open(&self.dir, &self.group, id)?;
         let mut control_plane =
             ControlPlane::new(control_socket, Some(&self.event_count), Some((network, &self.dir, &self.group)))?;
+        self.set_clock(&mut control_plane);
         self.see_myself(&control_plane);
         // The bootstrap of the last attempt has the data directory open.
         self.bootstrap = None;
@@ -296,6 +304,27 @@ impl<'a> Candidate<'a> {
             }
             (Sought::Group | Sought::Gone | Sought::Yields, _) => Ok(None),
         }
+    }
+
+    /// Refuses a clock that is too far behind the logs. A member may be admitted with a clock that is ahead
+    /// by the bound, which may then step by the bound.
+    fn check_clock(&self, old: Option<&OldLogs>) -> Result<(), JoinError> {
+        let (Some(old), Some(max)) = (old, self.config.clock_skew_max) else { return Ok(()) };
+        let now = self.clock.now();
+        let latest = u64::try_from(2 * max.as_nanos()).map_or(u64::MAX, |max| now.saturating_add(max));
+        match old.states().iter().find(|state| state.clock > latest) {
+            None => Ok(()),
+            Some(state) => {
+                let (path, subgroup, log) = (old.path().clone(), state.name.clone(), state.clock);
+                Err(JoinError::ClockBehindLog { path, subgroup, log, now, max })
+            }
+        }
+    }
+
+    /// Sets the clock that members compare with theirs.
+    fn set_clock(&self, control_plane: &mut ControlPlane) {
+        let max = self.config.clock_skew_max.filter(|_| self.config.may_log());
+        control_plane.set_clock(self.clock.clone(), max);
     }
 
     fn wants(&self, learns: bool) -> Wants {
@@ -500,7 +529,7 @@ impl<'a> Candidate<'a> {
     /// Begins the view that admits this process, or the first view of the group.
     fn begin(&mut self, mut control_plane: ControlPlane, view: View) -> Result<Joined, JoinError> {
         let me = view.rank_of(control_plane.me).expect("it is in the view");
-        let terms = self.config.terms();
+        let terms = self.config.terms(&self.clock);
         // Before others can see that this process begins the view.
         let logs = Logs::open(&terms, &view, &mut control_plane)?;
         let engine = Engine::new(view, me, terms.ablation)?;
@@ -523,7 +552,7 @@ impl<'a> Candidate<'a> {
             }
         }
         let is_restored = self.has_restored;
-        Ok(Joined { first, logs, is_restored, control_plane, terms: self.config.terms() })
+        Ok(Joined { first, logs, is_restored, control_plane, terms: self.config.terms(&self.clock) })
     }
 
     /// Stores the group that has continued without this process, if that is the error.

@@ -103,6 +103,14 @@ pub const KEYS: &[Key] = &[
         example: "\"1GiB\"",
     },
     Key {
+        path: "group.clock_skew_max",
+        about: "How far the clocks of members that keep logs may differ: a process with another clock is not let in, and a step of a \
+                member's clock by more does not count",
+        standard: "5min",
+        kind: ValueKind::Time { least: SHORT, most: YEAR, never: true },
+        example: "\"5min\"",
+    },
+    Key {
         path: "member.id",
         about: "This member's number, unique in the group",
         standard: "the smallest, from 1, that no process has had; in a group that spans hosts one at random",

@@ -231,6 +231,7 @@ mod tests {
             address: Some(card(3, 1).address),
             rack: None,
             seeds: None,
+            clock: 0,
         };
         // Member 1 is on the host of member 3, or on another one.
         for (host, watches) in [(1, Some(103)), (9, None)] {

@@ -1,8 +1,8 @@
 //! The control messages that arrive.
 use super::{Asks, ControlEvent, Roster, StoppedProcesses};
 use crate::control::{
-    BootstrapMessage, Card, ControlMessage, Incarnation, Instance, ObjectOrder, QueryOrder, RecordOrder, Request,
-    ViewAnnouncement,
+    BootstrapMessage, Card, ControlMessage, Incarnation, Instance, ObjectOrder, QueryOrder, RecordOrder, Refusal,
+    Request, ViewAnnouncement,
 };
 use crate::ids::{Process, Time};
 use crate::limits::QUERY_BYTES_MAX;
@@ -43,10 +43,14 @@ impl<W> Roster<W> {
                 address,
                 rack,
                 seeds,
+                clock,
             } => {
                 let near = self.book.as_ref().zip(address).filter(|_| !has_card);
                 let near = near.map(|(book, address)| Card { id: from, host: book.card().host, address, rack });
                 let id_conflict = id_conflict.or_else(|| self.hear_from(near?, true, now));
+                if !observer && id_conflict.is_none() && self.refuses_clock(from, clock) {
+                    return;
+                }
                 // A new process may have the address of a dead one, which is a member until the
                 // view has changed.
                 let instance = Instance::of(pid, far);
@@ -66,7 +70,9 @@ impl<W> Roster<W> {
                 }));
             }
             // A process with a duplicate id is not the process that is known by this id.
-            ControlMessage::Bootstrap { from, pid, birth, nonce, config, words } if id_conflict.is_none() => {
+            ControlMessage::Bootstrap { from, pid, birth, nonce, config, words }
+                if id_conflict.is_none() && !self.clocks.has_refused(from) =>
+            {
                 if !self.takes_part {
                     self.founders.insert(from, nonce);
                     // It may be a member of the first view without having asked this process. Messages
@@ -105,6 +111,7 @@ impl<W> Roster<W> {
             ControlMessage::NoAnswer { from, reply, why } if id_conflict.is_none() => {
                 self.news.push(ControlEvent::Answered { from, reply, answer: Err(why) });
             }
+            ControlMessage::Refused { why: Refusal::Clock(skew) } if !self.is_refused_for(skew) => {}
             ControlMessage::Refused { why } => self.news.push(ControlEvent::Refused(why)),
             ControlMessage::Wait { members, blocked, present, .. } => {
                 self.news.push(ControlEvent::Waits { members, blocked, present });

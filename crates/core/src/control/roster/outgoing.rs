@@ -93,8 +93,8 @@ impl<W> Roster<W> {
         let seeds = self.book.as_mut().and_then(|book| book.make_claim(now));
         let card = self.book.as_ref().map(Book::card);
         let (address, rack) = (card.map(|card| card.address.clone()), card.and_then(|card| card.rack.clone()));
-        let (Me { id: from, pid, birth }, nonce) = (self.me, self.nonce);
-        ControlMessage::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds }
+        let (Me { id: from, pid, birth }, nonce, clock) = (self.me, self.nonce, self.clocks.now());
+        ControlMessage::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds, clock }
     }
 
     /// Returns the answer to a process that asks for admission with a duplicate id.

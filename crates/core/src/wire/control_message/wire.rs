@@ -1,5 +1,6 @@
 //! The encoding of control messages. Numbers are little endian.
 use super::{ControlMessage, Refusal, Request, VERSION, Wanted};
+use crate::clock::ClockSkew;
 use crate::ids::{MemberId, Rank, SubgroupId, ViewId};
 use crate::limits::{BOOTSTRAP_WORDS_MAX, CONTROL_MESSAGE_BYTES_MAX, MEMBERS_MAX, WANTED_MAX};
 use crate::wire::address::Address;
@@ -62,7 +63,7 @@ impl ControlMessage {
                 put_address(&mut out, address.as_ref());
                 put_rack(&mut out, rack.as_ref());
             }
-            Self::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds } => {
+            Self::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds, clock } => {
                 out.u64(from.0);
                 out.u32(*pid);
                 put_birth(&mut out, *birth);
@@ -74,6 +75,7 @@ impl ControlMessage {
                 put_address(&mut out, address.as_ref());
                 put_rack(&mut out, rack.as_ref());
                 out.u64(seeds.map_or(0, NonZeroU64::get));
+                out.u64(*clock);
             }
             Self::Refused { why } => put_refusal(&mut out, why),
             Self::Wait { members, leader, blocked, present } => {
@@ -306,6 +308,7 @@ fn ask(from: &mut Reader<'_>) -> Result<ControlMessage, WireError> {
         address: address(from)?,
         rack: rack(from)?,
         seeds: NonZeroU64::new(from.u64()?),
+        clock: from.u64()?,
     })
 }
 
@@ -368,6 +371,11 @@ fn put_refusal(out: &mut Writer, refusal: &Refusal) {
             out.u32(4);
             out.u32(*members);
         }
+        Refusal::Clock(ClockSkew { member, theirs, ours, max_ns, is_running }) => {
+            out.u32(7);
+            [member.0, *theirs, *ours, *max_ns].into_iter().for_each(|value| out.u64(value));
+            out.u32(u32::from(*is_running));
+        }
     }
 }
 
@@ -382,6 +390,13 @@ fn refusal(from: &mut Reader<'_>) -> Result<Refusal, WireError> {
         4 => Refusal::Full(from.u32()?),
         5 => Refusal::NoState(MemberId(from.u64()?)),
         6 => Refusal::InUse(MemberId(from.u64()?)),
+        7 => Refusal::Clock(ClockSkew {
+            member: MemberId(from.u64()?),
+            theirs: from.u64()?,
+            ours: from.u64()?,
+            max_ns: from.u64()?,
+            is_running: truth(from, "running group")?,
+        }),
         _ => return Err(WireError::Value { field: "reason" }),
     })
 }
