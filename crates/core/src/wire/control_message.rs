@@ -254,6 +254,8 @@ pub enum ControlMessage {
         nonce: u32,
         /// The digest of the configuration that all members must share.
         config: u64,
+        /// The sender's clock, in ns since 1970; 0 if it does not report it.
+        clock: u64,
         /// An encoded message of the core; at most
         /// [`BOOTSTRAP_WORDS_MAX`](crate::limits::BOOTSTRAP_WORDS_MAX) words.
         words: Vec<u64>,

@@ -96,7 +96,7 @@ impl HostsWorld<'_> {
     fn clock_of(&self, place: usize, number: usize) -> i64 {
         let drawn = mix(self.scene.seed ^ mix(0xc10c + number as u64));
         let wrong = if drawn & 8 == 0 { 10 } else { -10 } * CLOCK_SKEW_MAX_NS as i64;
-        let is_wrong = self.scene.is_afar && self.telling.is_none() && drawn.is_multiple_of(8);
+        let is_wrong = self.scene.is_afar && self.scene.wrong_clocks && drawn.is_multiple_of(8);
         let slight = (drawn >> 8) % (CLOCK_SKEW_MAX_NS / 2);
         let slight = slight as i64 - (CLOCK_SKEW_MAX_NS / 4) as i64;
         self.places[place].clock.unwrap_or(if is_wrong { wrong } else { 0 }) + slight

@@ -138,8 +138,15 @@ mod tests {
             Some(Book::new(card, Seeds::new(Vec::new(), None, address), true))
         };
         let birth = Birth { namespace: 1, started: 7 };
-        let message =
-            ControlMessage::Bootstrap { from: MemberId(3), pid: 33, birth, nonce: 5, config: 0, words: Vec::new() };
+        let message = ControlMessage::Bootstrap {
+            from: MemberId(3),
+            pid: 33,
+            birth,
+            nonce: 5,
+            config: 0,
+            clock: 0,
+            words: Vec::new(),
+        };
         let is_watched = |roster: &mut Roster<()>| {
             let orders = core::iter::from_fn(|| roster.next_order());
             let of_it = |order: &RosterOrder| matches!(order, RosterOrder::Watch { id: MemberId(3), pid: 33, .. });

@@ -32,9 +32,11 @@ impl Clocks {
         self.now
     }
 
-    /// Whether the last request of the process was refused for its clock.
-    pub(super) fn has_refused(&self, id: MemberId) -> bool {
-        self.refused.contains(&id)
+    /// Stores this process's clock in a message about the creation of a group.
+    pub(super) fn date(&self, message: &mut ControlMessage) {
+        if let ControlMessage::Bootstrap { clock, .. } = message {
+            *clock = self.now;
+        }
     }
 }
 
@@ -140,7 +142,7 @@ mod tests {
             );
             // With a clock that was set right it may ask again.
             assert_eq!(refusal(&mut roster, false, 101), None);
-            assert_eq!((roster.take_news().len(), roster.clocks.has_refused(MemberId(2))), (1, false));
+            assert_eq!((roster.take_news().len(), roster.clocks.refused.contains(&MemberId(2))), (1, false));
         }
         assert_eq!(refusal(&mut roster(1, 100), true, 1), None, "an observer sends nothing");
         let ahead = ClockAhead { clock: 106, now: 100, max_ns: 5 };

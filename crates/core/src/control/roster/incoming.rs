@@ -30,6 +30,12 @@ impl<W> Roster<W> {
             self.news.push(ControlEvent::Meets(card.clone()));
         }
         let id_conflict = sender.and_then(|(card, _)| self.hear_from(card, asks, now));
+        let says_member = match &message {
+            ControlMessage::Bootstrap { words, .. } => {
+                matches!(BootstrapMessage::decode(words), Some(BootstrapMessage::Exists { .. }))
+            }
+            _ => false,
+        };
         match message {
             ControlMessage::Ask {
                 from,
@@ -70,8 +76,9 @@ impl<W> Roster<W> {
                 }));
             }
             // A process with a duplicate id is not the process that is known by this id.
-            ControlMessage::Bootstrap { from, pid, birth, nonce, config, words }
-                if id_conflict.is_none() && !self.clocks.has_refused(from) =>
+            ControlMessage::Bootstrap { from, pid, birth, nonce, config, clock, words }
+                // A process whose clock is wrong creates no group, and still learns of one.
+                if id_conflict.is_none() && (!self.refuses_clock(from, clock) || says_member) =>
             {
                 if !self.takes_part {
                     self.founders.insert(from, nonce);

@@ -123,12 +123,13 @@ impl ControlMessage {
                     out.u64(*number);
                 }
             }
-            Self::Bootstrap { from, pid, birth, nonce, config, words } => {
+            Self::Bootstrap { from, pid, birth, nonce, config, clock, words } => {
                 out.u64(from.0);
                 out.u32(*pid);
                 put_birth(&mut out, *birth);
                 out.u32(*nonce);
                 out.u64(*config);
+                out.u64(*clock);
                 let words = &words[..words.len().min(BOOTSTRAP_WORDS_MAX)];
                 out.u32(words.len() as u32);
                 words.iter().for_each(|word| out.u64(*word));
@@ -429,12 +430,12 @@ fn want(from: &mut Reader<'_>) -> Result<ControlMessage, WireError> {
 
 fn initial_view(from: &mut Reader<'_>) -> Result<ControlMessage, WireError> {
     let (sender, pid, birth) = (MemberId(from.u64()?), from.u32()?, birth(from)?);
-    let (nonce, config, count) = (from.u32()?, from.u64()?, from.u32()?);
+    let (nonce, config, clock, count) = (from.u32()?, from.u64()?, from.u64()?, from.u32()?);
     if count as usize > BOOTSTRAP_WORDS_MAX {
         return Err(WireError::Value { field: "length of a message" });
     }
     let words = (0..count).map(|_| from.u64()).collect::<Result<_, _>>()?;
-    Ok(ControlMessage::Bootstrap { from: sender, pid, birth, nonce, config, words })
+    Ok(ControlMessage::Bootstrap { from: sender, pid, birth, nonce, config, clock, words })
 }
 
 fn put_request(out: &mut Writer, request: &Request) {
