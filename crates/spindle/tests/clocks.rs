@@ -1,8 +1,10 @@
 //! Clocks that are wrong: a process with one is refused, and one that steps moves no log.
+#[path = "common/afar.rs"]
+mod afar;
 mod common;
 
+use afar::{Hosts, start};
 use common::Scratch;
-use common::afar::{Hosts, start};
 use spindle::{
     Batch, ClockSkew, Config, Durability, Handler, JoinError, LogSettings, MemberId, Node, Poll, Refusal, Subgroup,
     SubgroupId, WallClock,
@@ -112,7 +114,7 @@ fn a_process_whose_clock_is_a_year_off_is_refused() {
     nodes.push(joining.join().unwrap().unwrap());
     poll_until(&mut nodes, |nodes| nodes[0].status().members.len() == 2);
     let mut publisher = nodes[1].publisher("ledger").unwrap();
-    publisher.send(b"ahead").unwrap();
+    publisher.send(b"ahead", LONG).unwrap();
     poll_until(&mut nodes, |nodes| nodes[0].status().clock.unwrap().ahead > Duration::from_secs(30));
     assert_eq!(nodes[1].status().clock.unwrap().ahead, Duration::ZERO);
     drop(publisher);
@@ -161,7 +163,7 @@ fn a_member_whose_clock_steps_moves_no_log() {
     let mut publishers: Vec<_> = nodes.iter_mut().map(|node| node.publisher("ledger").unwrap()).collect();
     for (step, sent) in [0, YEAR_NS, -YEAR_NS, 0].into_iter().zip(1..) {
         shift.store(step, Ordering::Relaxed);
-        publishers.iter_mut().for_each(|publisher| publisher.send(b"now").unwrap());
+        publishers.iter_mut().for_each(|publisher| publisher.send(b"now", LONG).unwrap());
         let is_durable = |node: &Node| {
             let subgroup = &node.status().subgroups[0];
             subgroup.stats.delivered == 2 * sent && subgroup.log.is_some_and(|log| log.persisted == log.durable)
@@ -190,7 +192,7 @@ fn a_restart_with_a_clock_far_behind_the_log_is_refused() {
     let scratch = Scratch::new("clock-restart");
     let mut nodes = vec![config(&scratch, 1, 1).join().unwrap()];
     let mut publisher = nodes[0].publisher("ledger").unwrap();
-    publisher.send(b"once").unwrap();
+    publisher.send(b"once", LONG).unwrap();
     poll_until(&mut nodes, |nodes| nodes[0].status().subgroups[0].stats.delivered == 1);
     drop(publisher);
     finish(nodes);

@@ -169,7 +169,8 @@ pub struct Subgroup {
     pub message_bytes_max: u64,
     /// Where messages are kept, and whether they are delivered [before they are
     /// durable](Durability::LoggedBeforeDelivery). A [logged](Durability::Logged) subgroup needs a
-    /// [data directory](Config::data_dir) at each member, is totally ordered, and sends no objects.
+    /// [data directory](Config::data_dir) at each member, is totally ordered, and its objects have at most
+    /// [`LOGGED_MESSAGE_BYTES_MAX`](Self::LOGGED_MESSAGE_BYTES_MAX) bytes.
     pub durability: Durability,
 }
 
@@ -274,6 +275,11 @@ impl Subgroup {
     pub const WINDOW: u64 = 100;
     /// The default [longest message](Subgroup::message_bytes_max) of a ring, in bytes.
     pub const MESSAGE_BYTES_MAX: u64 = 10_000;
+
+    /// The longest message of a [logged](Durability::Logged) subgroup, if
+    /// [`object_bytes_max`](Config::object_bytes_max) allows it, in bytes. The polling thread copies a message to
+    /// the log at once, and must not count as hung meanwhile.
+    pub const LOGGED_MESSAGE_BYTES_MAX: u64 = 256 << 20;
 
     /// Returns the window with which a ring for longest messages of so many bytes takes as much
     /// memory as a default ring does, 1 MB; at least 4.

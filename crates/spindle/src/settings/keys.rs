@@ -213,7 +213,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "subgroup.NAME.durability",
         about: "Where its messages are kept: in the memory of the members only, or in the log of each member too, which needs \
-                member.data_dir and the total order, and sends no objects. With logged-before-delivery no member delivers a \
+                member.data_dir and the total order, and has messages of at most 256 MiB. With logged-before-delivery no member delivers a \
                 message before it is on the disks of all members, and of at least durable_copies",
         standard: "memory",
         kind: ValueKind::Choice(&["memory", LOGGED, LOGGED_BEFORE_DELIVERY]),
