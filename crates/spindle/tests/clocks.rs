@@ -6,8 +6,8 @@ mod common;
 use afar::{Hosts, start};
 use common::Scratch;
 use spindle::{
-    Batch, ClockSkew, Config, Durability, Handler, JoinError, LogSettings, MemberId, Node, Poll, Refusal, Subgroup,
-    SubgroupId, WallClock,
+    Batch, ClockSkew, Config, Durability, Handler, JoinError, LogSettings, MemberId, Node, Poll, Publisher, Refusal,
+    Subgroup, SubgroupId, WallClock,
 };
 use spindle_log::{DataDirectory, Disk, FileDisk, LoggedMessage, open_read_only};
 use std::path::Path;
@@ -91,45 +91,62 @@ fn clock_refusal(error: &JoinError) -> ClockSkew {
     }
 }
 
+/// Two members, which `change` may configure. The group lasts as long as their publishers.
+fn pair(scratch: &Scratch, change: impl Fn(Config) -> Config) -> (Vec<Node>, Vec<Publisher>) {
+    let joining = [1, 2].map(|id| {
+        let config = change(config(scratch, 2, id));
+        thread::spawn(move || config.join().unwrap())
+    });
+    let mut nodes: Vec<Node> = joining.into_iter().map(|thread| thread.join().unwrap()).collect();
+    nodes.sort_by_key(Node::id);
+    let publishers = nodes.iter_mut().map(|node| node.publisher("ledger").unwrap()).collect();
+    (nodes, publishers)
+}
+
+/// Joins while the others are polled.
+fn join_beside(nodes: &mut [Node], config: Config) -> Result<Node, JoinError> {
+    let joining = thread::spawn(move || config.join());
+    poll_until(nodes, |_| joining.is_finished());
+    joining.join().unwrap()
+}
+
 #[test]
 fn a_process_whose_clock_is_a_year_off_is_refused() {
     let scratch = Scratch::new("clock-join");
-    let mut nodes = vec![config(&scratch, 1, 1).join().unwrap()];
+    let (mut nodes, publishers) = pair(&scratch, |config| config);
     for shift in [YEAR_NS, -YEAR_NS] {
-        let joining = config(&scratch, 1, 2);
-        let joining = thread::spawn(move || Config { clock: shifted(shift).0, ..joining }.join());
-        poll_until(&mut nodes, |_| joining.is_finished());
-        let error = joining.join().unwrap().unwrap_err();
+        let joining = Config { clock: shifted(shift).0, ..config(&scratch, 2, 3) };
+        let error = join_beside(&mut nodes, joining).map(|node| node.id()).unwrap_err();
         let skew = clock_refusal(&error);
-        assert_eq!((skew.member, skew.max_ns, skew.is_running), (MemberId(1), 300_000_000_000, true));
-        assert!((skew.ours as i128 - skew.theirs as i128 - i128::from(shift)).abs() < 30_000_000_000, "{skew:?}");
+        assert_eq!((skew.max_ns, skew.is_running), (300_000_000_000, true));
+        let by = i128::from(skew.ours) - i128::from(skew.theirs);
+        assert!((by - i128::from(shift)).abs() < 30_000_000_000, "{skew:?}");
         assert!(error.to_string().contains("clock_skew_max is 300.0s"), "{error}");
     }
-    let status = nodes[0].status();
-    assert!(status.clock.unwrap().refusals >= 2 && status.members.len() == 1, "{status:?}");
-    // Within the bound, and with a bound that allows it.
-    let joining = config(&scratch, 1, 2);
-    let joining = thread::spawn(move || Config { clock: shifted(60_000_000_000).0, ..joining }.join());
-    poll_until(&mut nodes, |_| joining.is_finished());
-    nodes.push(joining.join().unwrap().unwrap());
-    poll_until(&mut nodes, |nodes| nodes[0].status().members.len() == 2);
-    let mut publisher = nodes[1].publisher("ledger").unwrap();
+    let refusals: u64 = nodes.iter().map(|node| node.status().clock.unwrap().refusals).sum();
+    assert!(refusals >= 2 && nodes[0].view().members.len() == 2);
+    // Within the bound.
+    let joining = Config { clock: shifted(60_000_000_000).0, ..config(&scratch, 2, 3) };
+    let joined = join_beside(&mut nodes, joining).unwrap();
+    nodes.push(joined);
+    poll_until(&mut nodes, |nodes| nodes.iter().all(|node| node.view().members.len() == 3));
+    let mut publisher = nodes[2].publisher("ledger").unwrap();
     publisher.send(b"ahead", LONG).unwrap();
     poll_until(&mut nodes, |nodes| nodes[0].status().clock.unwrap().ahead > Duration::from_secs(30));
-    assert_eq!(nodes[1].status().clock.unwrap().ahead, Duration::ZERO);
-    drop(publisher);
+    assert_eq!(nodes[2].status().clock.unwrap().ahead, Duration::ZERO);
+    drop((publisher, publishers));
     finish(nodes);
 }
 
 #[test]
 fn a_group_without_a_bound_admits_any_clock() {
     let scratch = Scratch::new("clock-never");
-    let unbounded = |id| Config { clock_skew_max: None, ..config(&scratch, 1, id) };
-    let mut nodes = vec![unbounded(1).join().unwrap()];
-    let joining = unbounded(2);
-    let joining = thread::spawn(move || Config { clock: shifted(YEAR_NS).0, ..joining }.join());
-    poll_until(&mut nodes, |_| joining.is_finished());
-    nodes.push(joining.join().unwrap().unwrap());
+    let (mut nodes, publishers) = pair(&scratch, |config| Config { clock_skew_max: None, ..config });
+    let joining = Config { clock_skew_max: None, clock: shifted(YEAR_NS).0, ..config(&scratch, 2, 3) };
+    let joined = join_beside(&mut nodes, joining).unwrap();
+    nodes.push(joined);
+    poll_until(&mut nodes, |nodes| nodes.iter().all(|node| node.view().members.len() == 3));
+    drop(publishers);
     finish(nodes);
 }
 
@@ -152,15 +169,12 @@ fn founders_on_two_hosts_whose_clocks_differ_create_no_group() {
 fn a_member_whose_clock_steps_moves_no_log() {
     let scratch = Scratch::new("clock-step");
     let (clock, shift) = shifted(0);
-    let joining = [1, 2].map(|id| {
-        let config = config(&scratch, 2, id);
-        let clock = if id == 1 { clock.clone() } else { WallClock::default() };
-        thread::spawn(move || Config { clock, ..config }.join().unwrap())
+    let is_first = |config: &Config| config.id == Some(MemberId(1));
+    let (mut nodes, mut publishers) = pair(&scratch, |config| match is_first(&config) {
+        true => Config { clock: clock.clone(), ..config },
+        false => config,
     });
-    let mut nodes = joining.map(|thread| thread.join().unwrap()).into_iter().collect::<Vec<_>>();
-    nodes.sort_by_key(Node::id);
     let before = WallClock::default().now();
-    let mut publishers: Vec<_> = nodes.iter_mut().map(|node| node.publisher("ledger").unwrap()).collect();
     for (step, sent) in [0, YEAR_NS, -YEAR_NS, 0].into_iter().zip(1..) {
         shift.store(step, Ordering::Relaxed);
         publishers.iter_mut().for_each(|publisher| publisher.send(b"now", LONG).unwrap());

@@ -76,9 +76,9 @@ impl<R: Rows> Records<'_, R> {
                 return;
             }
             (*self.clock, *self.newest) = (clock, Some(sequence));
+            self.batch.next();
             // An object is longer than its frame, and takes as long to copy.
             self.batch.spend(message.payload.len() as u64);
-            self.batch.next();
         }
         *self.is_blocked = false;
     }
