@@ -295,11 +295,11 @@ impl Node {
         self.relaying && self.preparing.is_none() && self.relay()
     }
 
-    /// Keeps the view open while an application waits for room in a ring.
+    /// Keeps the view open while an application waits for room in a ring, or a log is replayed.
     #[inline]
     fn keep_waiting_rings_open(&mut self) {
         if self.waiting {
-            self.waiting = self.handles.iter().any(SubgroupHandles::is_waiting);
+            self.waiting = self.replays || self.handles.iter().any(SubgroupHandles::is_waiting);
             self.member.engine_mut().keep_open(self.waiting);
         }
     }

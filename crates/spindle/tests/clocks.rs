@@ -127,10 +127,10 @@ fn a_process_whose_clock_is_a_year_off_is_refused() {
     assert!(refusals >= 2 && nodes[0].view().members.len() == 2);
     // Within the bound.
     let joining = Config { clock: shifted(60_000_000_000).0, ..config(&scratch, 2, 3) };
-    let joined = join_beside(&mut nodes, joining).unwrap();
+    let mut joined = join_beside(&mut nodes, joining).unwrap();
+    let mut publisher = joined.publisher("ledger").unwrap();
     nodes.push(joined);
     poll_until(&mut nodes, |nodes| nodes.iter().all(|node| node.view().members.len() == 3));
-    let mut publisher = nodes[2].publisher("ledger").unwrap();
     publisher.send(b"ahead", LONG).unwrap();
     poll_until(&mut nodes, |nodes| nodes[0].status().clock.unwrap().ahead > Duration::from_secs(30));
     assert_eq!(nodes[2].status().clock.unwrap().ahead, Duration::ZERO);
