@@ -45,7 +45,7 @@ pub struct LogClock(Arc<Parts>);
 #[derive(Debug)]
 struct Parts {
     wall: WallClock,
-    /// What the wall clock showed, and the time since the machine started, when the process began to
+    /// The wall clock, and the time since the machine started, when the process began to
     /// join.
     start: u64,
     booted: u64,

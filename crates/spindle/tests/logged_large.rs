@@ -196,7 +196,6 @@ fn child(dir: &Path, id: u64, mode: &str) {
 
 /// The child processes run this test, and it does nothing otherwise.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a child process of a test gets its task by a variable")]
 fn child_process() {
     let Ok(task) = std::env::var("SPINDLE_TEST_MEMBER") else { return };
     let [dir, id, mode] = *task.split(' ').collect::<Vec<_>>() else { panic!("{task}") };
@@ -219,7 +218,7 @@ fn number(lines: &mut impl Iterator<Item = std::io::Result<String>>, word: &str)
     found.unwrap_or_else(|| panic!("the child ends without {word}"))
 }
 
-/// The processes are killed while records are written. What was durable is whole in each log, and no log has
+/// The processes are killed while records are written. Each log has all durable messages whole, and no log has
 /// a part of a message.
 #[test]
 fn processes_that_are_killed_in_the_midst_of_large_messages_lose_none_that_was_durable() {

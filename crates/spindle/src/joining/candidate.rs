@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 mod catching_up;
+mod clocks;
 mod levelling;
 mod restoring;
 mod showing;
@@ -304,27 +305,6 @@ impl<'a> Candidate<'a> {
             }
             (Sought::Group | Sought::Gone | Sought::Yields, _) => Ok(None),
         }
-    }
-
-    /// Refuses a clock that is too far behind the logs. A member may be admitted with a clock that is ahead
-    /// by the bound, which may then step by the bound.
-    fn check_clock(&self, old: Option<&OldLogs>) -> Result<(), JoinError> {
-        let (Some(old), Some(max)) = (old, self.config.clock_skew_max) else { return Ok(()) };
-        let now = self.clock.now();
-        let latest = u64::try_from(2 * max.as_nanos()).map_or(u64::MAX, |max| now.saturating_add(max));
-        match old.states().iter().find(|state| state.clock > latest) {
-            None => Ok(()),
-            Some(state) => {
-                let (path, subgroup, log) = (old.path().clone(), state.name.clone(), state.clock);
-                Err(JoinError::ClockBehindLog { path, subgroup, log, now, max })
-            }
-        }
-    }
-
-    /// Sets the clock that members compare with theirs.
-    fn set_clock(&self, control_plane: &mut ControlPlane) {
-        let max = self.config.clock_skew_max.filter(|_| self.config.may_log());
-        control_plane.set_clock(self.clock.clone(), max);
     }
 
     fn wants(&self, learns: bool) -> Wants {
