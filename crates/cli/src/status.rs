@@ -31,7 +31,8 @@ pub(crate) struct Args {
     /// member knows), "changing" (the view is coming to its end), "blocked" (it can't end: too few
     /// members are present to agree), "members", a list by rank of {id, pid, far (it is on another
     /// host, and so is not asked), rack (or null), rank, answers, view (its newest, if it answers),
-    /// leads, asleep, suspected, given_up (by `spindle recover`), finished}, "subgroups", a list of
+    /// leads, asleep, suspected, given_up (by `spindle recover`), finished, clock (null if it has no logs, or {skew_max_ms, ahead_ms (how
+    /// far a message was ahead of its clock), stepped_ms (or null), refusals})}, "subgroups", a list of
     /// {name, stable, log (null if it is not logged, or {persisted, durable, undelivered (what waits to be durable
     /// before it is delivered), lacks_members (it waits for more members, not for disks), epoch, taken, clock, queued_bytes,
     /// disk_bytes, is_full, commits (their number), commits_us (their time), catching_up (null, or {source, records, bytes} that came from other members)} of the member that answered), members: [{id, rounds, received, delivered, lag, lagging_ms (or null)}]}, and "waiting": ids of
@@ -43,6 +44,8 @@ pub(crate) struct Args {
     verbosity: Verbosity,
 }
 
+/// The least time by which messages are ahead of a member's clock that is shown, in ms.
+const CLOCK_WORTH_MS: i64 = 1_000;
 /// Time between two updates with `--watch`.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
@@ -125,6 +128,7 @@ fn summary(group: &str, members: &[MemberId], present: &[MemberId], answers: &Me
         member["rank"] = rank.into();
         member["answers"] = answer.is_some().into();
         member["view"] = answer.map_or(Value::Null, |answer| answer["view"].clone());
+        member["clock"] = answer.map_or(Value::Null, |answer| answer["clock"].clone());
         member["suspected"] = any(id, "suspected").into();
         member["given_up"] = any(id, "given_up").into();
         member
@@ -243,6 +247,13 @@ fn state(member: &Value, view: &Value) -> String {
     }
     if is("finished") {
         words.push("has sent all".to_string());
+    }
+    let clock = |what: &str| member["clock"][what].as_i64();
+    if let Some(ms) = clock("stepped_ms") {
+        words.push(format!("its clock has stepped by {:.1} s", ms as f64 / 1e3));
+    }
+    if let Some(ms) = clock("ahead_ms").filter(|ms| *ms >= CLOCK_WORTH_MS) {
+        words.push(format!("had messages from {:.1} s ahead of its clock", ms as f64 / 1e3));
     }
     if is("answers") && member["view"] != *view {
         words.push(format!("still in view {}", member["view"]));

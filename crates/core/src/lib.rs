@@ -17,6 +17,7 @@ extern crate alloc;
 #[cfg(any(test, loom))]
 extern crate std;
 
+pub mod clock;
 pub mod control;
 mod fault;
 pub mod ids;

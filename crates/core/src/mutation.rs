@@ -319,6 +319,10 @@ mod bugs {
         ClockForgotten,
         /// A clock is raised, and the epoch continues with the clock that it had.
         RaisedWithinEpoch,
+        /// A member whose clock has stepped sends with it.
+        ClockUnbounded,
+        /// A process is admitted whatever its clock is.
+        SkewAdmitted,
         /// A new epoch counts as persisted though messages of the one before may not be on disk.
         OlderForgotten,
         /// A member that waits for a peer's disk does not watch whether the peer lives.

@@ -19,6 +19,7 @@ use crate::connections::{Connections, NoConnections};
 use crate::event_count::{Doorbell, EventCount, LIFE};
 use crate::far::Far;
 use crate::life::has_ended;
+use crate::log_clock::LogClock;
 use crate::reader::{OwnRows, Reader, ReaderFrames, RowMemory};
 use crate::readings::{Readings, RowReading};
 use crate::region::{CopyRegion, OwnRegion, SharedRegion, VacantRegion};
@@ -111,6 +112,8 @@ pub struct Mesh<C: Connections = NoConnections> {
     moved: bool,
     /// The number of times that data has arrived from peers that are not here.
     arrivals: u64,
+    /// The clock of publishers.
+    clock: LogClock,
 }
 
 /// The number of peers whose liveness words a look for [dying](Mesh::dying) ones reads. A word is a
@@ -227,6 +230,7 @@ impl<C: Connections> Mesh<C> {
             far,
             arrived: false,
             arrivals: 0,
+            clock: LogClock::default(),
             _reading: readings.begin(layout.view()),
             readings,
             membership: layout.row(me).membership,
@@ -438,6 +442,13 @@ fn by_rank(
     }
     let each = |(rank, peer): (Rank, Option<_>)| peer.ok_or(MeshError::Peers { rank, times: 0, me });
     (0..).map(Rank).zip(by_rank).map(each).collect()
+}
+
+impl<C: Connections> Mesh<C> {
+    /// Sets the clock of publishers that are created from now on.
+    pub fn set_clock(&mut self, clock: LogClock) {
+        self.clock = clock;
+    }
 }
 
 impl<C: Connections> Drop for Mesh<C> {

@@ -105,7 +105,12 @@ fn group(members: u32) -> Vec<(Engine, RowPointers, Publisher)> {
         })
         .collect();
     let publisher = |engine: &Engine, desk: &RowPointers| {
-        Publisher::new(&desk.row, engine.claims(SubgroupId(0)).unwrap(), EventCount::new().doorbell())
+        Publisher::new(
+            &desk.row,
+            engine.claims(SubgroupId(0)).unwrap(),
+            EventCount::new().doorbell(),
+            Default::default(),
+        )
     };
     let publishers: Vec<Publisher> = engines.iter().zip(&desks).map(|(engine, desk)| publisher(engine, desk)).collect();
     engines

@@ -9,6 +9,7 @@
 //! [`Lease`] of its ring's memory, is the only claimer there, and claims are disjoint until every
 //! member has delivered them (INV-FRAME, kept by [`Claims`]).
 use crate::event_count::{Announced, Doorbell, EventCount};
+use crate::log_clock::LogClock;
 use crate::region::{FrameMemory, Lease, OwnRegion};
 use spindle_core::wire::ring::Kind;
 use spindle_core::{Claim, ClaimError, Claims, Exclusive};
@@ -20,7 +21,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Tries of a claim that waits for room before it yields to the engine, which may wait for this
 /// core.
@@ -120,6 +121,7 @@ struct Outlet {
     lease: Lease,
     claims: Arc<Claims>,
     engine: Doorbell,
+    clock: LogClock,
     room: Room,
     /// True if its claimers have changed to the next view's ring.
     retired: AtomicBool,
@@ -141,18 +143,18 @@ struct Tasks {
 
 impl Publisher {
     /// Creates a publisher into the ring of `claims` in `row`, which rings `engine` when it has
-    /// committed.
+    /// committed. Messages of logged subgroups get their times from `clock`.
     ///
     /// # Panics
     /// If the ring is not behind the control block of `row` and inside it, or if there was a
     /// publisher for part of that memory before: two could be given the same space.
-    pub fn new(row: &Arc<OwnRegion>, claims: Arc<Claims>, engine: Doorbell) -> Publisher {
+    pub fn new(row: &Arc<OwnRegion>, claims: Arc<Claims>, engine: Doorbell, clock: LogClock) -> Publisher {
         let ring = claims.ring();
         let lease = row.lease(ring);
         let lease = lease.expect("a ring has one publisher, once, and stands behind the control block of its row");
         let exclusive = claims.begin_exclusive();
         Publisher {
-            outlet: Outlet { lease, claims, engine, room: Room::new(), retired: AtomicBool::new(false) },
+            outlet: Outlet { lease, claims, engine, clock, room: Room::new(), retired: AtomicBool::new(false) },
             exclusive,
         }
     }
@@ -411,14 +413,11 @@ impl Outlet {
     #[cold]
     #[inline(never)]
     fn stamp_time(&self, claim: &Claim) {
-        // A clock before 1970 counts as 1970, and one after 2554 as that.
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let frame = self.lease.frame(claim.position());
         // SAFETY: the claim is of this ring, whose frames have a trailer.
         let word = unsafe { frame.time(claim.span()) };
         // Relaxed: the commit has the release.
-        word.store(time, Ordering::Relaxed);
+        word.store(self.clock.now(), Ordering::Relaxed);
     }
 
     /// As [`take`](Self::take), but returns `None` for a ring that is full, and still in use.

@@ -72,6 +72,41 @@ fn every_crash_point_of_short_runs() {
     assert!(points > 2000, "the runs are too short: {points} crash points");
 }
 
+/// Records of many segments' length are whole or absent after a crash at any write, sync or change of a name.
+#[test]
+fn every_crash_point_of_records_larger_than_a_segment() {
+    let mut points = 0;
+    for (tear_bytes, is_kill) in [(512, false), (4096, false), (512, true)] {
+        for after in 0.. {
+            let mut model = Model::new(after);
+            model.disk.set_faults(Faults { crash_after: Some(after), tear_bytes, ..Faults::default() });
+            let mut live = || {
+                model.open()?;
+                [100, 40_000, 9, 100_000, 8192, 700].into_iter().try_for_each(|length| model.append_one(length))
+            };
+            let is_whole = live().is_ok();
+            model.store = None;
+            if is_kill {
+                model.disk.kill();
+            } else {
+                model.disk.crash();
+            }
+            model.disk.set_faults(Faults { tear_bytes, ..Faults::default() });
+            model.open().unwrap_or_else(|error| panic!("operation {after}: {error}"));
+            model.append_one(60_000).expect("no faults");
+            model.store = None;
+            model.disk.crash();
+            model.open().unwrap_or_else(|error| panic!("operation {after}, again: {error}"));
+            points += 1;
+            if is_whole {
+                break;
+            }
+        }
+    }
+    println!("{points} crash points");
+    assert!(points > 60, "the runs are too short: {points} crash points");
+}
+
 /// Bit rot in synced data: what is read is what was written, and the damage is reported and repaired
 /// from what a peer has, or the last batch is lost at most.
 #[test]

@@ -15,7 +15,7 @@ use crate::transfer::TransferWay;
 use rustix::process::{PidfdFlags, pidfd_open};
 use spindle_core::control::{self, Birth, Book, ControlMessage, GroupLinks, Me, Purpose, Roster};
 use spindle_core::{MemberId, Process, Time, View, ViewId};
-use spindle_fabric::{Doorbell, LivenessThread, MemberEventCount, Peer};
+use spindle_fabric::{Doorbell, LivenessThread, LogClock, MemberEventCount, Peer};
 use spindle_transport::Connection;
 use spindle_transport::fork::Owner;
 use spindle_transport::rendezvous::{ControlSocket, GroupName, RuntimeDir, Watch, own_birth};
@@ -97,6 +97,8 @@ pub(crate) struct ControlPlane {
     /// The logs of an earlier process of this member, whose group lives.
     old_logs: Option<OldLogs>,
     notices: Arc<Notices>,
+    /// The clock that is compared with those of processes that ask.
+    clock: LogClock,
 }
 
 impl ControlPlane {
@@ -158,6 +160,7 @@ impl ControlPlane {
             hears_restart,
             old_logs,
             notices,
+            clock: LogClock::default(),
         }
     }
 
@@ -179,9 +182,20 @@ impl ControlPlane {
     /// Runs a step of the control plane with the current time, and carries out its orders.
     pub(crate) fn act<R>(&mut self, act: impl FnOnce(&mut Roster<Peer>, Time) -> R) -> R {
         let now = self.now();
+        self.roster.set_clock(self.clock.now());
         let result = act(&mut self.roster, now);
         self.carry_out();
         result
+    }
+
+    /// Sets the clock of this process, and how far those of processes that ask for admission may differ.
+    pub(crate) fn set_clock(&mut self, clock: LogClock, max: Option<Duration>) {
+        self.clock = clock;
+        self.roster.bound_clocks(max);
+    }
+
+    pub(crate) fn clock(&self) -> &LogClock {
+        &self.clock
     }
 
     pub(crate) fn notices(&self) -> &Arc<Notices> {

@@ -1,6 +1,7 @@
 //! The errors, one type for each kind of call.
 use crate::bootstrap_progress::{BootstrapProgress, settings_remedy, tell_differences};
 use crate::data_dir::DataDirError;
+use spindle_core::clock::ShownTime;
 use spindle_core::control::{Difference, Incarnation, Refusal};
 use spindle_core::{Lapped, MemberId, Position, ViewError, ViewId, limits};
 use spindle_fabric::MeshError;
@@ -92,6 +93,27 @@ pub enum JoinError {
     OldLogs {
         /// The directory of the logs.
         path: PathBuf,
+    },
+    /// The clock of this process is behind the newest record of a log by more than the clocks of two members
+    /// may differ.
+    #[error(
+        "the newest record of the log of subgroup {subgroup:?} in {} is of {}, and the clock of this process shows {}, which is over twice \
+         clock_skew_max ({max:.1?}) before; set the clock, or raise clock_skew_max at all members if the log's time is wrong",
+        path.display(),
+        ShownTime(*log),
+        ShownTime(*now)
+    )]
+    ClockBehindLog {
+        /// The directory of the logs.
+        path: PathBuf,
+        /// The name of the subgroup.
+        subgroup: String,
+        /// The clock of the record, in ns since 1970.
+        log: u64,
+        /// The clock of this process, in ns since 1970.
+        now: u64,
+        /// The [largest difference of clocks](crate::Config::clock_skew_max).
+        max: Duration,
     },
     /// A log is not as it was when the restart of the group was decided: another copy of the data directory
     /// is in its place.

@@ -68,6 +68,7 @@ pub use node::{Node, Poll};
 pub use observing::{Missed, Observed, Observing};
 pub use queries::{Asked, IncomingQuery, Queries, QueryError};
 pub use shared::HandlerStatus;
+pub use spindle_core::clock::ClockSkew;
 pub use spindle_core::control::{Address, AddressError, RackName, RackNameError};
 pub use spindle_core::control::{Adoption, Difference, SharedSettings};
 pub use spindle_core::control::{Incarnation, Need, RestartWait, SeedState, SeedWait, SeedsKnown, Unreached};
@@ -77,13 +78,13 @@ pub use spindle_core::{
     Ablation, Change, Durability, Gap, MemberId, Message, Order, Position, Rank, Rule, SubgroupId, SubgroupSpec, View,
     ViewId,
 };
-pub use spindle_fabric::Frame;
+pub use spindle_fabric::{Frame, WallClock};
 pub use spindle_fabric_ofi::{OfiError, OfiOptions};
 #[cfg(feature = "tls")]
 pub use spindle_transport::net::{Identity, IdentityRule, TlsError, TlsWarning};
 pub use spindle_transport::net::{Names, NetError, Security};
 pub use spindle_transport::rendezvous::{DirError, NameError, RendezvousError};
-pub use status::{MemberStatus, Standing, Status, SubgroupStatus, SubgroupTotals};
+pub use status::{ClockStatus, MemberStatus, Standing, Status, SubgroupStatus, SubgroupTotals};
 pub use transfer::{Snapshot, State};
 
 /// The examples of the README and of the guide, compiled and run as documentation tests.

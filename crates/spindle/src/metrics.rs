@@ -96,6 +96,24 @@ const FAMILIES: &[Family] = &[
         values: Gauge(|status| f64::from(u8::from(status.is_blocked))),
     },
     Family {
+        name: "spindle_clock_ahead",
+        unit: Some(Unit::Seconds),
+        help: "The farthest that the time of a logged message was ahead of this member's clock when the message came",
+        values: Gauge(|status| status.clock.map_or(0.0, |clock| clock.ahead.as_secs_f64())),
+    },
+    Family {
+        name: "spindle_clock_step",
+        unit: Some(Unit::Seconds),
+        help: "How far this member's clock has stepped since it joined, if that is beyond group.clock_skew_max, else 0",
+        values: Gauge(|status| status.clock.and_then(|clock| clock.stepped_ns).unwrap_or(0) as f64 / 1e9),
+    },
+    Family {
+        name: "spindle_clock_refusals",
+        unit: None,
+        help: "Requests for admission that this member has refused for a clock that was too far off",
+        values: Counter(|status| status.clock.map_or(0, |clock| clock.refusals)),
+    },
+    Family {
         name: "spindle_observers",
         unit: None,
         help: "Processes that follow the view through this member",

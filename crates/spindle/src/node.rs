@@ -141,6 +141,7 @@ impl Node {
         (mut logs, is_restored): (Option<Logs>, bool),
         terms: Terms,
     ) -> Result<Node, JoinError> {
+        control_plane.set_clock(terms.clock.clone(), terms.clock_skew_max);
         let (begun, fabric, arena) = first.begin(&mut control_plane)?;
         let alike = control::Terms { settings: terms.settings.clone(), suspect_after: terms.suspect_after };
         let mut member = control_plane.act(|roster, now| Member::new(begun, alike, roster, now));
@@ -294,11 +295,11 @@ impl Node {
         self.relaying && self.preparing.is_none() && self.relay()
     }
 
-    /// Keeps the view open while an application waits for room in a ring.
+    /// Keeps the view open while an application waits for room in a ring, or a log is replayed.
     #[inline]
     fn keep_waiting_rings_open(&mut self) {
         if self.waiting {
-            self.waiting = self.handles.iter().any(SubgroupHandles::is_waiting);
+            self.waiting = self.replays || self.handles.iter().any(SubgroupHandles::is_waiting);
             self.member.engine_mut().keep_open(self.waiting);
         }
     }
@@ -477,6 +478,7 @@ impl Node {
         let status = Status::of(&self.member, &self.fabric, pid, is_far, rack, &self.handles, lags);
         Status {
             observers: self.control_plane.roster().observers().len() as u64,
+            clock: self.clock_status(),
             view_changes: self.measurements.view_changes,
             handler: self.shared.handler.status(),
             ..status

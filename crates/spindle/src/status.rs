@@ -5,8 +5,7 @@ use crate::logs::{LogStatus, SubgroupLog};
 use crate::shared::HandlerStatus;
 #[cfg(feature = "json")]
 use serde_json::{Value, json};
-use spindle_core::Unrecoverable;
-use spindle_core::control::{Member, RackName};
+use spindle_core::control::{Declined, Member, RackName};
 use spindle_core::multicast::stats::{EngineStats, Frontier, SubgroupStats};
 use spindle_core::wire::layout::membership;
 use spindle_core::{MemberId, Rank, Rows, ViewId};
@@ -39,10 +38,29 @@ pub struct Status {
     /// How long the changes of the view took here, from the moment at which this member learnt of
     /// the end of a view until the next one began.
     pub view_changes: Histogram,
+    /// How this member's clock agrees with those of others, if it may have logs.
+    pub clock: Option<ClockStatus>,
     /// The subgroups that this member is in.
     pub subgroups: Vec<SubgroupStatus>,
     /// The subgroups that this member was in and is no longer.
     pub former: Vec<SubgroupTotals>,
+}
+
+/// The clock of a member that may have logs, compared with others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ClockStatus {
+    /// How far clocks [may differ](crate::Config::clock_skew_max). `None`: by any time.
+    pub skew_max: Option<Duration>,
+    /// The farthest that the time of a logged message was ahead of this member's clock when the message
+    /// came: the sender's clock is ahead by that, or by more.
+    pub ahead: Duration,
+    /// How far this member's wall clock has stepped since it joined, in ns, if that is beyond
+    /// `skew_max`: ahead, or back if it is negative. The member then sends with the time that has passed
+    /// since it joined, until the wall clock agrees with that again.
+    pub stepped_ns: Option<i64>,
+    /// How many requests for admission this member has refused for a clock that was too far off.
+    pub refusals: u64,
 }
 
 /// The counters of a subgroup that this member is no longer in.
@@ -204,6 +222,7 @@ impl Status {
             engine: of.engine_stats(),
             handler: HandlerStatus::default(),
             view_changes: Histogram::default(),
+            clock: None,
             former: former.collect(),
             subgroups,
         }
@@ -211,7 +230,7 @@ impl Status {
 
     /// Returns the answer to a process that asked for the status, or for a change that was `refused`.
     #[cfg(feature = "json")]
-    pub(crate) fn answer(&self, refused: Option<Unrecoverable>) -> String {
+    pub(crate) fn answer(&self, refused: Option<Declined>) -> String {
         let mut answer = self.to_json();
         if let Some(why) = refused {
             answer["refused"] = why.to_string().into();
@@ -222,7 +241,7 @@ impl Status {
 
     /// Returns the answer of a program that can't write JSON.
     #[cfg(not(feature = "json"))]
-    pub(crate) fn answer(&self, _refused: Option<Unrecoverable>) -> String {
+    pub(crate) fn answer(&self, _refused: Option<Declined>) -> String {
         let why = "this member was built without the feature json of the library, so it reports nothing";
         format!("{{\"id\":{},\"view\":{},\"refused\":\"{why}\",\"passing\":false}}", self.id, self.view)
     }
@@ -291,6 +310,12 @@ impl Status {
             "observers": self.observers,
             "lost": self.lost,
             "slow_handler_calls": self.handler.slow_calls,
+            "clock": self.clock.map(|clock| json!({
+                "skew_max_ms": clock.skew_max.map(|max| u64::try_from(max.as_millis()).unwrap_or(u64::MAX)),
+                "ahead_ms": u64::try_from(clock.ahead.as_millis()).unwrap_or(u64::MAX),
+                "stepped_ms": clock.stepped_ns.map(|ns| ns / 1_000_000),
+                "refusals": clock.refusals,
+            })),
             "members": members.collect::<Vec<_>>(),
             "subgroups": subgroups.collect::<Vec<_>>(),
         })

@@ -174,16 +174,20 @@ fn rejoins_while_messages_flow(dir: &Path, config: impl Fn(u64) -> Config, learn
     members[0].wait_for_members(2);
     // More than one part of a stream, in several epochs.
     members[1].send_many(2, 2000, 1000);
+    // Longer than a segment, and than a part of a stream.
+    members[1].send_many(4, 3, 3 << 20);
     let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut first = members.remove(0);
     let mut third = thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                let receipt = first.send(&sent.load(Ordering::Relaxed).to_le_bytes());
+                let number = sent.load(Ordering::Relaxed);
+                let large = if number % 64 == 7 { 2 << 20 } else { 0 };
+                let receipt = first.send(&[&number.to_le_bytes()[..], &vec![5; large]].concat());
                 // Sent while the third catches up: on all disks once it is durable.
                 receipt.outcome();
                 if sent.fetch_add(1, Ordering::Relaxed).is_multiple_of(64) {
-                    thread::sleep(Duration::from_millis(1));
+                    thread::sleep(Duration::from_millis(40));
                 }
             }
         });

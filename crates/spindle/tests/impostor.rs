@@ -115,6 +115,7 @@ fn get_in(control_socket: &mut ControlSocket) -> (u128, View) {
         address: None,
         rack: None,
         seeds: None,
+        clock: 0,
     };
     let _ = control_socket.send(MemberId(1), &ask(0), &[]).unwrap();
     // A refusal contains the digest of the required configuration, whichever process asks.
@@ -265,6 +266,7 @@ fn a_process_that_reads_no_messages_delays_no_view() {
         address: None,
         rack: None,
         seeds: None,
+        clock: 0,
     };
     // More requests than any `ControlSocket` holds. The members answer each of them.
     for _ in 0..2000 {

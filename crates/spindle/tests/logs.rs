@@ -215,9 +215,9 @@ fn a_receipt_of_a_subgroup_in_memory_is_not_durable() {
 }
 
 #[test]
-fn a_message_that_no_ring_holds_is_refused_in_a_logged_subgroup() {
+fn a_message_that_no_ring_holds_is_refused_where_no_object_is_allowed() {
     let scratch = Scratch::new("logs-long");
-    let mut group = Group::new(&config(&scratch, 1, 1));
+    let mut group = Group::new(&Config { object_bytes_max: 0, ..config(&scratch, 1, 1) });
     let error = group.publishers[0].send(&[0; 201], Duration::ZERO).unwrap_err();
     assert!(matches!(error, SendError::TooLong { len: 201, max: 200 }), "{error:?}");
     let receipt = group.send(0, &[7; 200]);

@@ -137,7 +137,11 @@ impl Owner {
                 false => Request::Status,
             };
             thread::sleep(ASK_EVERY);
-            states = logs_of(&self.ask(&mut client, request)?);
+            let answer = self.ask(&mut client, request)?;
+            if let Some(why) = answer["refused"].as_str() {
+                return Err(CliError::new(FAILED, format!("member {} refuses the cut: {why}", self.member)));
+            }
+            states = logs_of(&answer);
         }
     }
 

@@ -121,7 +121,7 @@ impl Bootstrapping {
                 BootstrapOutput::Send { to, message } => {
                     let Me { id: from, pid, birth } = self.me;
                     let (nonce, config, words) = (self.nonce, self.config, message.encode());
-                    let message = ControlMessage::Bootstrap { from, pid, birth, nonce, config, words };
+                    let message = ControlMessage::Bootstrap { from, pid, birth, nonce, config, clock: 0, words };
                     return Some(Act::Send(to, message));
                 }
                 BootstrapOutput::Persist(record) => return Some(Act::Persist(record)),

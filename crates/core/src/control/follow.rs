@@ -264,6 +264,8 @@ impl Follow {
                 self.differing = Some(settings);
                 return Ok(None);
             }
+            // The processes that wait to create it may have the wrong clocks.
+            ControlEvent::Refused(Refusal::Clock(skew)) if !skew.is_running => return Ok(None),
             ControlEvent::Refused(why) if !matches!(why, Refusal::NoState(_)) => return Err(FollowError::Refused(why)),
             ControlEvent::View { incarnation, view, .. } => {
                 self.hear_of(incarnation, view, roster)?;

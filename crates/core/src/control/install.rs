@@ -316,6 +316,7 @@ mod tests {
             address: Some(at(name)),
             rack: None,
             seeds: None,
+            clock: 0,
         };
         roster.hear(message, Some((far(id, name), process)), &[], NOW);
         roster.take_news().pop().unwrap()
@@ -335,6 +336,7 @@ mod tests {
             address: Some(at("near")),
             rack: None,
             seeds: None,
+            clock: 0,
         };
         roster.hear(ask, None, &[], NOW);
     }

@@ -27,6 +27,7 @@ use super::{
     ASK_EVERY, Begun, ControlEvent, Install, Joins, ObjectOrder, Readmissions, RecordOrder, Redials, Request, Roster,
     SharedSettings,
 };
+use crate::clock::ClockAhead;
 use crate::ids::{MemberId, Process, Rank, Time, ViewId};
 use crate::membership::Unrecoverable;
 use crate::multicast::engine::Engine;
@@ -58,6 +59,25 @@ pub struct Terms {
     pub suspect_after: Option<Duration>,
 }
 
+/// Why a member does not do what a request asks for.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Declined {
+    /// The group can't be recovered.
+    #[error(transparent)]
+    Recovery(#[from] Unrecoverable),
+    /// The clocks of logs are not raised that far.
+    #[error(transparent)]
+    Clock(#[from] ClockAhead),
+}
+
+impl Declined {
+    /// Whether the reason passes by itself, so that the request may be made again.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Declined::Recovery(why) if why.is_passing())
+    }
+}
+
 /// A task of the driver that follows from news.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Heard {
@@ -68,7 +88,7 @@ pub enum Heard {
         /// The number to repeat in the answer.
         reply: u64,
         /// The reason why this member does not do what was requested, if it does not.
-        refused: Option<Unrecoverable>,
+        refused: Option<Declined>,
     },
     /// A view without this member was decided. Its [era](ViewId::era) is a later one if an
     /// operator's recovery gave this member up.
@@ -305,8 +325,11 @@ impl Member {
                 return None;
             }
             Request::Evict(id) => self.evict(id, roster.me()),
-            Request::RaiseClocks(clock) => self.raise_clocks(clock),
-            Request::Recover(lost) => refused = self.recover(&lost, roster, rows).err(),
+            Request::RaiseClocks(clock) => match roster.is_clock_ahead(clock) {
+                Some(ahead) => refused = Some(Declined::Clock(ahead)),
+                None => self.raise_clocks(clock),
+            },
+            Request::Recover(lost) => refused = self.recover(&lost, roster, rows).err().map(Declined::from),
             Request::View => {
                 roster.tell_view(self.newest_shown(), [from]);
                 return None;

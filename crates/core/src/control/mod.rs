@@ -75,7 +75,7 @@ pub use install::{Begun, INSTALL_LOOK, Install};
 pub use instance::Instance;
 pub use joins::Joins;
 pub use learn::{Attempts, CAUGHT_UP, Learn, LearnError, Restored, STATE_WAIT};
-pub use member::{Heard, Member, Terms, Words};
+pub use member::{Declined, Heard, Member, Terms, Words};
 pub use objects::{
     Fetched, Fetching, GroupLinks, GroupStep, LINK_LOOK, ObjectCache, ObjectGroup, ObjectGroups, ObjectName,
     ObjectOrder, ObjectServer, ObjectTable, Outgoing, Remedy, SLOTS, TABLE_OBJECTS_MAX,

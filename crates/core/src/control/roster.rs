@@ -14,6 +14,7 @@
 mod addresses;
 mod admissions;
 mod announcements;
+mod clocks;
 mod connections;
 mod doubts;
 mod event;
@@ -37,6 +38,7 @@ use crate::ids::{MemberId, Process, Time, ViewId};
 use crate::view::View;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use clocks::Clocks;
 use doubts::Doubts;
 pub use event::{Asks, ControlEvent, Question};
 use newcomers::Newcomers;
@@ -101,6 +103,7 @@ pub struct Roster<W> {
     observers: Observers,
     searches: Searches,
     id_conflicts: IdConflicts,
+    clocks: Clocks,
     parts: Parts<W>,
     streams: Streams<W>,
     hand_overs: HandOvers,
@@ -113,7 +116,7 @@ impl<W> Roster<W> {
     /// not 0.
     pub fn new(me: Me, nonce: u32, book: Option<Book>) -> Roster<W> {
         let (newcomers, stopped, asked, joiners, decision) = Default::default();
-        let (members, doubts, observers, searches, id_conflicts, orders) = Default::default();
+        let (members, doubts, observers, searches, id_conflicts, clocks, orders) = Default::default();
         Roster {
             me,
             nonce,
@@ -136,6 +139,7 @@ impl<W> Roster<W> {
             doubts,
             observers,
             id_conflicts,
+            clocks,
             news: Vec::new(),
             orders,
         }
@@ -269,7 +273,7 @@ mod tests {
     /// Returns the request of a process of this host for admission, or only to observe.
     pub(super) fn ask(Me { id: from, pid, birth }: Me, nonce: u32, observer: bool) -> ControlMessage {
         let (config, members, follows) = (4, 1, ViewId(0));
-        let (address, rack, seeds) = (None, None, None);
-        ControlMessage::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds }
+        let (address, rack, seeds, clock) = (None, None, None, 0);
+        ControlMessage::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds, clock }
     }
 }

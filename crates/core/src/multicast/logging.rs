@@ -77,6 +77,8 @@ impl<R: Rows> Records<'_, R> {
             }
             (*self.clock, *self.newest) = (clock, Some(sequence));
             self.batch.next();
+            // An object is longer than its frame, and takes as long to copy.
+            self.batch.spend(message.payload.len() as u64);
         }
         *self.is_blocked = false;
     }

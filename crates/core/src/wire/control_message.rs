@@ -16,12 +16,13 @@ use super::query::NoAnswer;
 use super::rack::RackName;
 use super::records::{NoRecords, WantedRecords};
 use super::settings::SharedSettings;
+use crate::clock::ClockSkew;
 use crate::ids::{MemberId, Rank, SubgroupId, ViewId};
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 /// The version of everything in a control message after its header.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 
 /// A control message between processes of a group.
 ///
@@ -79,6 +80,8 @@ pub enum ControlMessage {
         /// The digest of the seeds among which it waits, if its seeds come from names that resolve
         /// to several addresses.
         seeds: Option<NonZeroU64>,
+        /// Its clock, in ns since 1970; 0 if it does not report it.
+        clock: u64,
     },
     /// A refusal: the answer to [`ControlMessage::Ask`], and to any request of another version.
     Refused {
@@ -251,6 +254,8 @@ pub enum ControlMessage {
         nonce: u32,
         /// The digest of the configuration that all members must share.
         config: u64,
+        /// The sender's clock, in ns since 1970; 0 if it does not report it.
+        clock: u64,
         /// An encoded message of the core; at most
         /// [`BOOTSTRAP_WORDS_MAX`](crate::limits::BOOTSTRAP_WORDS_MAX) words.
         words: Vec<u64>,
@@ -296,6 +301,11 @@ pub enum Refusal {
     /// Another process with this id is alive: a member, or a process that waits to join.
     #[error("id {0} is in use by another process of the group, which is alive; choose another id, or none")]
     InUse(MemberId),
+    /// The clock of the process differs too much from that of this one, whose group keeps logs.
+    #[error(
+        "{0}; set this clock, or that of the members if it is wrong, or allow a larger difference in the settings of all members"
+    )]
+    Clock(ClockSkew),
     /// This member can't send its state. The answer to [`Request::State`].
     #[error(
         "the members' applications can't give their state: receivers deliver their messages, or their snapshots panic; \

@@ -162,6 +162,6 @@ impl<C: Connections> Fabric for Mesh<C> {
     }
 
     fn publisher(&self, claims: Arc<Claims>) -> Publisher {
-        Publisher::new(&self.row, claims, self.event_count.doorbell())
+        Publisher::new(&self.row, claims, self.event_count.doorbell(), self.clock.clone())
     }
 }

@@ -265,6 +265,20 @@ impl Model {
             let payload = (0..length).map(|_| content.below(256) as u8).collect();
             batch.push(Owned { version, clock, payload });
         }
+        self.commit(batch)
+    }
+
+    /// Appends a record of this many bytes.
+    pub fn append_one(&mut self, length: u64) -> Result<(), Error> {
+        let last = self.records.last().map_or((Version::new(1, 0), 0), |last| (last.version, last.clock));
+        let version = Version::new(last.0.epoch, last.0.sequence + 1);
+        self.nonce += 1;
+        let mut content = Random(self.nonce << 20);
+        let payload = (0..length).map(|_| content.below(256) as u8).collect();
+        self.commit(vec![Owned { version, clock: last.1 + 1, payload }])
+    }
+
+    fn commit(&mut self, batch: Vec<Owned>) -> Result<(), Error> {
         self.records.extend(batch.iter().cloned());
         let log = self.store.as_mut().expect("open").log(SUBGROUP)?;
         // Without a prepared spare the append makes one.

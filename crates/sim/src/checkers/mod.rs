@@ -5,6 +5,7 @@
 //! at the [`Ledger`](crate::ledger::Ledger), at memory, and at the output of engines.
 pub mod atomicity;
 pub mod bounded;
+pub mod clock_bound;
 pub mod deliver_durable;
 pub mod determinism;
 pub mod durable_prefix;

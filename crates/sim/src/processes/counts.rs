@@ -39,6 +39,8 @@ counts! {
     adopted,
     /// Processes that were refused.
     refusals,
+    /// Processes that were refused for their clocks.
+    skewed,
     /// Processes that were killed.
     kills,
     /// Processes that were restarted.

@@ -1,5 +1,6 @@
 //! The duties of a driver: a process takes its inputs, lets the control plane act, and carries out
 //! the resulting orders.
+use super::entry::CLOCK_BEGIN;
 use super::host::LockedRole;
 use super::keeping::ObjectAnswer;
 use super::network::PacketLoad;
@@ -45,6 +46,7 @@ impl HostsWorld<'_> {
 
     fn act(&mut self, process: &mut SimProcess) -> Checked {
         let now = Time(self.now);
+        process.roster.set_clock((CLOCK_BEGIN + self.now).saturating_add_signed(process.clock));
         let news = self.take_news(process)?;
         let wake_at = match process.phase {
             ProcessPhase::Seeks(_) => self.seek(process, news)?,

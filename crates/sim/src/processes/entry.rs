@@ -8,6 +8,7 @@ use super::subgroups::first_view;
 use super::views::{FAREWELL_NS, NextView};
 use super::world::{Broken, HostsWorld, ProcessEvent};
 use crate::checkers::Checked;
+use crate::random::mix;
 use spindle_core::control::{
     Address, Book, Bootstrapping, Card, ControlEvent, FoundGroup, Me, Refusal, Roster, Seeds, Seek, Setup, Wants,
 };
@@ -15,6 +16,11 @@ use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, Time, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// How far the clocks of members may differ, in ns.
+pub(super) const CLOCK_SKEW_MAX_NS: u64 = 60_000 * MS;
+/// The time on a right clock when a run begins, in ns since 1970.
+pub(super) const CLOCK_BEGIN: u64 = 1 << 60;
 
 impl HostsWorld<'_> {
     /// Starts a process in a place, with this id if one is given.
@@ -85,6 +91,17 @@ impl HostsWorld<'_> {
         Ok(())
     }
 
+    /// Returns how far the clock of a process is off, in ns: mostly by less than a quarter of the bound, now
+    /// and then by ten times the bound. It is not drawn, so that other seeds stay the same.
+    fn clock_of(&self, place: usize, number: usize) -> i64 {
+        let drawn = mix(self.scene.seed ^ mix(0xc10c + number as u64));
+        let wrong = if drawn & 8 == 0 { 10 } else { -10 } * CLOCK_SKEW_MAX_NS as i64;
+        let is_wrong = self.scene.is_afar && self.scene.wrong_clocks && drawn.is_multiple_of(8);
+        let slight = (drawn >> 8) % (CLOCK_SKEW_MAX_NS / 2);
+        let slight = slight as i64 - (CLOCK_SKEW_MAX_NS / 4) as i64;
+        self.places[place].clock.unwrap_or(if is_wrong { wrong } else { 0 }) + slight
+    }
+
     pub(super) fn wants(&self, place: usize) -> Wants {
         let (settings, adoption) = self.scene.settings(place);
         Wants { settings, adoption, members: self.scene.members, learns: self.scene.learns }
@@ -105,6 +122,8 @@ impl HostsWorld<'_> {
             false => Seek::founder(self.wants(place), self.scene.members),
         };
         let (settings, _) = self.scene.settings(place);
+        let mut roster = Roster::new(me, 1 + number as u32, book);
+        roster.bound_clocks(Some(Duration::from_nanos(CLOCK_SKEW_MAX_NS)));
         SimProcess {
             number,
             place,
@@ -114,13 +133,14 @@ impl HostsWorld<'_> {
             address,
             card,
             is_alive: true,
+            clock: self.clock_of(place, number),
             paused_since: 0,
             paused_until: 0,
             busy_ns: 0,
             busy_until: 0,
             full_until: 0,
             started: self.now,
-            roster: Roster::new(me, 1 + number as u32, book),
+            roster,
             boot: None,
             phase: ProcessPhase::Seeks(Box::new(seek)),
             control_socket,
@@ -319,6 +339,14 @@ impl HostsWorld<'_> {
             Refusal::InUse(_) => {
                 let id = self.new_id(process.place);
                 self.places[process.place].last_id = Some(id);
+            }
+            // Its operator sets the clock to that of the group, or sets it right.
+            Refusal::Clock(skew) => {
+                let true_time = (CLOCK_BEGIN + self.now) as i64;
+                let theirs = skew.theirs as i64 - true_time;
+                let is_right = theirs.unsigned_abs() <= CLOCK_SKEW_MAX_NS || !skew.is_running;
+                self.places[process.place].clock = Some(if is_right { 0 } else { theirs });
+                self.outcome.counts.skewed += 1;
             }
             // Its user has to change the settings first.
             Refusal::Config { .. } => self.places[process.place].is_over = true,

@@ -201,6 +201,8 @@ pub struct HostsScene {
     pub large: Option<LargeMessages>,
     /// True if subgroups continue that a change of the view does not touch.
     pub epochs: bool,
+    /// True if the clocks of some processes are wrong by more than they may.
+    pub wrong_clocks: bool,
     /// The slow application; `None`: there is none.
     pub slow: Option<Slow>,
     /// The places whose processes have settings of their own, and whether a user gave them.
@@ -384,6 +386,7 @@ impl HostsScene {
             errs,
             large,
             differing: differing(seed, count, learns && !is_afar),
+            wrong_clocks: Random::new(seed, 33).one_in(2),
             epochs: large.is_none() && !Random::new(seed, 29).one_in(4),
             slow,
         }

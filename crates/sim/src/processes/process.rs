@@ -130,6 +130,8 @@ pub(super) struct SimProcess {
     pub(super) address: Address,
     pub(super) card: Card,
     pub(super) is_alive: bool,
+    /// How far its clock is off, in ns.
+    pub(super) clock: i64,
     pub(super) paused_since: u64,
     pub(super) paused_until: u64,
     /// The time that its application needs for the deliveries of this step, and the time until

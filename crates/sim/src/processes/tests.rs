@@ -53,6 +53,7 @@ fn scene(places: Vec<ProcessPlace>, delay_ns: u64) -> HostsScene {
         errs: false,
         large: None,
         epochs: true,
+        wrong_clocks: false,
         slow: None,
         differing: vec![],
     }

@@ -1,5 +1,6 @@
 //! A process's views, from the first to its end: how they begin and end, and which messages are
 //! sent again.
+use super::entry::CLOCK_SKEW_MAX_NS;
 use super::network::PacketLoad;
 use super::plan::{MS, S};
 use super::process::{EndedView, Made, ProcessPhase, SimProcess, StreamedTable};
@@ -7,8 +8,7 @@ use super::rows::PolledTable;
 use super::subgroups::Unsent;
 use super::world::{Broken, HostsWorld, ProcessEvent};
 use crate::Violation;
-use crate::checkers::Checked;
-use crate::checkers::Invariant;
+use crate::checkers::{Checked, Invariant, clock_bound};
 use spindle_core::control::{Adoption, ControlEvent, INSTALL_LOOK, Incarnation, Install, Member, Terms};
 use spindle_core::wire::layout::membership;
 use spindle_core::wire::ring::Kind;
@@ -194,6 +194,7 @@ impl HostsWorld<'_> {
     /// Checks that all members of a group have the same settings, and that no process has given up
     /// a setting that its user gave.
     fn check_settings(&mut self, process: &SimProcess, of: u128) -> Checked {
+        self.check_clocks(process, of)?;
         let settings = self.group_settings.entry(of).or_insert_with(|| process.settings.clone());
         let number = process.number;
         if *settings != process.settings {
@@ -209,6 +210,15 @@ impl HostsWorld<'_> {
         }
         self.outcome.counts.adopted += u64::from(own != *settings);
         Ok(())
+    }
+
+    /// Checks that the clocks of the members of a group differ by no more than they may.
+    fn check_clocks(&self, process: &SimProcess, of: u128) -> Checked {
+        let others = self.processes.iter().flatten().filter(|other| {
+            let is_member = matches!(other.phase, ProcessPhase::Member(_)) && other.is_alive;
+            is_member && other.roster.incarnation() == of
+        });
+        others.into_iter().try_for_each(|other| clock_bound::together(process.clock, other.clock, CLOCK_SKEW_MAX_NS))
     }
 
     /// Permits a second group if no seed remembers the first one: no seed has a disk that contains

@@ -66,6 +66,8 @@ pub(super) struct PlaceState {
     /// True if no process starts here any more.
     pub(super) is_over: bool,
     pub(super) last_id: Option<MemberId>,
+    /// How far the clock of its processes is off, in ns, once its operator has set it.
+    pub(super) clock: Option<i64>,
     /// The member whose state transfer failed last.
     pub(super) failed_source: Option<MemberId>,
     /// True if a process of this place was too slow for a state transfer.

@@ -1,9 +1,8 @@
 //! The logs of processes, in logged subgroups: what engines hand over, and disks that write it at
 //! their own pace. A disk loses what it has not written when its process crashes.
 use super::{Event, World};
-use crate::checkers::Checked;
-use crate::checkers::deliver_durable;
 use crate::checkers::durable_prefix::{DurablePrefix, LoggedRecord};
+use crate::checkers::{Checked, clock_bound, deliver_durable};
 use crate::random::mix;
 use crate::seat::Seat;
 use spindle_core::view::Durability;
@@ -76,6 +75,7 @@ impl World<'_> {
             let view = &self.stages[newest.stage].view;
             let floor = view.subgroups[subgroup.index()].clock;
             DurablePrefix::is_later(entry, (view.epoch(subgroup) == position.epoch).then_some(floor))?;
+            clock_bound::recorded(entry.clock, self.now + (1 << 60), floor, self.outcome.counts.records)?;
             self.logs.lists.entry(subgroup).or_default().appended(me, position, entry)?;
             self.outcome.counts.records += 1;
             self.hash.add(entry.clock ^ entry.digest);

@@ -1,12 +1,14 @@
 //! Sending application threads: they claim, build a message for a while, and commit.
 use super::{Event, World};
 use crate::apps::{App, OpenRing, digest, fill};
+use crate::checkers::clock_bound::SKEW_MAX_NS;
 use crate::checkers::{Checked, Violation, bounded, frame_safety};
 use crate::ledger::ClaimState;
 use crate::options::Visibility;
 use crate::random::mix;
 use crate::seat::Seat;
 use crate::table::Interruption;
+use spindle_core::clock::bounded as bounded_clock;
 use spindle_core::wire::ring::{HEADER_BYTES, Header, Kind, TIME_BYTES};
 use spindle_core::{Claim, Order, SubgroupId};
 use std::sync::Arc;
@@ -172,7 +174,8 @@ impl World<'_> {
         // it only after the mark.
         let span = claim.span();
         if ring.claims.trailer_bytes() > 0 {
-            let time = self.clock(seat).0.to_le_bytes();
+            // The origin of the clocks, as in `clock`.
+            let time = bounded_clock(self.clock(seat).0, self.now + (1 << 60), SKEW_MAX_NS).to_le_bytes();
             self.write(seat, at + span - TIME_BYTES, TIME_BYTES, |bytes| bytes.copy_from_slice(&time));
         }
         let word = Header { kind, span, len }.encode();

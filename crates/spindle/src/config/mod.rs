@@ -4,6 +4,7 @@ use crate::error::JoinError;
 use spindle_core::control::Adoption;
 use spindle_core::wire::ring::HEADER_BYTES;
 use spindle_core::{Ablation, Durability, MemberId, Order, Rank, Rule, SubgroupSpec, View, ViewId, limits};
+use spindle_fabric::WallClock;
 use spindle_log::limits::LOG_NAME_BYTES_MAX;
 use spindle_transport::rendezvous::{GroupName, RuntimeDir};
 use std::path::PathBuf;
@@ -59,6 +60,18 @@ pub struct Config {
     /// The longest message that is sent as an [object](crate::Publisher::send_object), in bytes; 0
     /// permits none. Each member has memory for a few of them. The same for all members.
     pub object_bytes_max: u64,
+    /// How far the wall clocks of members may differ. `None`: by any time. The same for all members.
+    ///
+    /// The times of a log never fall, so a member whose clock is wrong by a year would move them ahead
+    /// by a year, for good. A process whose clock differs from that of the members by more is refused
+    /// with [`Refusal::Clock`](spindle_core::control::Refusal::Clock). If the clock of a member steps by
+    /// more while it runs, the member sends with the time that has passed instead
+    /// ([`ClockStatus`](crate::ClockStatus)). Both hold for processes with a
+    /// [data directory](Self::data_dir). Default: 5 min, which machines meet whose clocks were set by hand.
+    /// A lower value refuses more machines; with a higher one the times of a log say less.
+    pub clock_skew_max: Option<Duration>,
+    /// The wall clock of this process: that of the system, unless a test shifts it.
+    pub clock: WallClock,
     /// How members on different hosts find and reach each other. `None`: all members are on this
     /// host. Either all members have a network or none has.
     pub network: Option<Network>,
@@ -89,7 +102,8 @@ pub struct Config {
     /// them. A member that is named and is there holds the restart.
     pub lost: Vec<MemberId>,
     /// Whether this process adopts the shared settings of a running group: the subgroups,
-    /// [`suspect_after`](Self::suspect_after) and [`object_bytes_max`](Self::object_bytes_max).
+    /// [`suspect_after`](Self::suspect_after), [`object_bytes_max`](Self::object_bytes_max) and
+    /// [`clock_skew_max`](Self::clock_skew_max).
     ///
     /// By default it does not: the code of a program relies on its subgroups and message sizes.
     /// With other settings than those of the group, [`join`](Self::join) then fails with
@@ -155,7 +169,8 @@ pub struct Subgroup {
     pub message_bytes_max: u64,
     /// Where messages are kept, and whether they are delivered [before they are
     /// durable](Durability::LoggedBeforeDelivery). A [logged](Durability::Logged) subgroup needs a
-    /// [data directory](Config::data_dir) at each member, is totally ordered, and sends no objects.
+    /// [data directory](Config::data_dir) at each member, is totally ordered, and its objects have at most
+    /// [`LOGGED_MESSAGE_BYTES_MAX`](Self::LOGGED_MESSAGE_BYTES_MAX) bytes.
     pub durability: Durability,
 }
 
@@ -183,6 +198,9 @@ pub enum Who {
 }
 
 impl Config {
+    /// The default [largest difference of clocks](Self::clock_skew_max).
+    pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(300);
+
     /// Returns the configuration of a group with one subgroup, "all", in which all members send up
     /// to [`Subgroup::MESSAGE_BYTES_MAX`] bytes.
     pub fn new(group: impl Into<String>, founders: u32) -> Config {
@@ -196,6 +214,8 @@ impl Config {
             spin_for: Duration::from_millis(1),
             suspect_after: Some(Duration::from_secs(1)),
             object_bytes_max: 1 << 30,
+            clock_skew_max: Some(Config::CLOCK_SKEW_MAX),
+            clock: WallClock::default(),
             network: None,
             data_dir: None,
             log: LogSettings::default(),
@@ -211,6 +231,11 @@ impl Config {
     pub(crate) fn place(&self) -> Result<(RuntimeDir, GroupName), JoinError> {
         let dir = self.runtime_dir.clone().unwrap_or_else(RuntimeDir::default_path);
         Ok((RuntimeDir::new(dir)?, GroupName::new(&self.group)?))
+    }
+
+    /// Whether this process may have logs, so that its clock matters.
+    pub(crate) fn may_log(&self) -> bool {
+        self.data_dir.is_some() || self.subgroups.iter().any(Subgroup::is_logged)
     }
 
     /// Refuses a configuration that makes no valid view.
@@ -250,6 +275,11 @@ impl Subgroup {
     pub const WINDOW: u64 = 100;
     /// The default [longest message](Subgroup::message_bytes_max) of a ring, in bytes.
     pub const MESSAGE_BYTES_MAX: u64 = 10_000;
+
+    /// The longest message of a [logged](Durability::Logged) subgroup, if
+    /// [`object_bytes_max`](Config::object_bytes_max) allows it, in bytes. The polling thread copies a message to
+    /// the log at once, and must not count as hung meanwhile.
+    pub const LOGGED_MESSAGE_BYTES_MAX: u64 = 256 << 20;
 
     /// Returns the window with which a ring for longest messages of so many bytes takes as much
     /// memory as a default ring does, 1 MB; at least 4.

@@ -15,6 +15,7 @@ use std::time::Duration;
 pub(crate) const SUBGROUPS: &str = "subgroup";
 const SUSPECT_AFTER: &str = "group.suspect_after";
 const OBJECT_BYTES_MAX: &str = "group.object_bytes_max";
+const CLOCK_SKEW_MAX: &str = "group.clock_skew_max";
 const FABRIC: &str = "network.fabric.kind";
 const PROVIDER: &str = "network.fabric.provider";
 /// The durability of a subgroup that keeps logs. One that does not has no such setting.
@@ -52,7 +53,8 @@ fn write(config: &Config) -> SharedSettings {
         Some(Transport::Ofi(options)) => ("ofi", options.provider.as_deref()),
     };
     let mut pairs = vec![
-        (SUSPECT_AFTER.to_string(), config.suspect_after.map_or("never".to_string(), write_time)),
+        (SUSPECT_AFTER.to_string(), write_limit(config.suspect_after)),
+        (CLOCK_SKEW_MAX.to_string(), write_limit(config.clock_skew_max)),
         (OBJECT_BYTES_MAX.to_string(), config.object_bytes_max.to_string()),
         (SUBGROUPS.to_string(), names.join(",")),
         (FABRIC.to_string(), fabric.to_string()),
@@ -82,10 +84,8 @@ fn write(config: &Config) -> SharedSettings {
 pub(crate) fn take_over(config: &Config, settings: &SharedSettings) -> Option<Config> {
     let values: BTreeMap<&str, &str> = settings.pairs().collect();
     let value = |key: &str| values.get(key).copied();
-    let suspect_after = match value(SUSPECT_AFTER)? {
-        "never" => None,
-        time => Some(read_time(time)?),
-    };
+    let suspect_after = read_limit(value(SUSPECT_AFTER)?)?;
+    let clock_skew_max = read_limit(value(CLOCK_SKEW_MAX)?)?;
     let object_bytes_max = value(OBJECT_BYTES_MAX)?.parse().ok()?;
     let subgroup = |name: &str| {
         let name = unescape(name)?;
@@ -114,9 +114,17 @@ pub(crate) fn take_over(config: &Config, settings: &SharedSettings) -> Option<Co
         })
     };
     let subgroups = value(SUBGROUPS)?.split(',').map(subgroup).collect::<Option<_>>()?;
-    let taken = Config { suspect_after, object_bytes_max, subgroups, ..config.clone() };
+    let taken = Config { suspect_after, clock_skew_max, object_bytes_max, subgroups, ..config.clone() };
     // A text that this process would write in another way is not from one of this version.
     (write(&taken) == *settings).then_some(taken)
+}
+
+fn write_limit(limit: Option<Duration>) -> String {
+    limit.map_or("never".to_string(), write_time)
+}
+
+fn read_limit(text: &str) -> Option<Option<Duration>> {
+    if text == "never" { Some(None) } else { read_time(text).map(Some) }
 }
 
 fn write_time(time: Duration) -> String {
@@ -222,7 +230,8 @@ mod tests {
 
     #[test]
     fn the_text_has_the_names_and_values_of_a_file() {
-        let text = "group.object_bytes_max = 1073741824\n\
+        let text = "group.clock_skew_max = 300s\n\
+                    group.object_bytes_max = 1073741824\n\
                     group.suspect_after = 1s\n\
                     network.fabric.kind = none\n\
                     subgroup = all\n\

@@ -170,6 +170,7 @@ impl ControlPlane {
     /// over the network.
     fn hear(&mut self, message: ControlMessage, sender: Option<(control::Card, u128)>, attachment: &[u8]) {
         let now = self.now();
+        self.roster.set_clock(self.clock.now());
         self.roster.hear(message, sender, attachment, now);
         self.carry_out();
     }

@@ -158,7 +158,7 @@ impl RestartDriver {
                         continue;
                     }
                     let (nonce, config) = (self.nonce, self.config);
-                    return Some((to, ControlMessage::Bootstrap { from, pid, birth, nonce, config, words }));
+                    return Some((to, ControlMessage::Bootstrap { from, pid, birth, nonce, config, clock: 0, words }));
                 }
                 RestartOutput::Persist(record) => match self.old.as_mut().map(|old| old.write(&record)) {
                     None | Some(Ok(())) => self.inner.persisted(now),

@@ -4,6 +4,7 @@ use super::publisher::Publisher;
 use super::publisher_slot::{PublisherSlot, RingRelay};
 use super::receiver::{Inlet, Receiver, Stretch};
 use super::tracking::Tracker;
+use crate::config::Subgroup;
 use crate::error::Ended;
 use crate::histogram::Histogram;
 use crate::large::{LargeObjectCache, Outbound};
@@ -69,8 +70,9 @@ impl SubgroupHandles {
         log: Option<SubgroupLog>,
     ) -> SubgroupHandles {
         let (ring, room, relays, inlet) = Default::default();
-        // A log has no room for objects.
-        let object_bytes_max = if log.is_some() { 0 } else { object_bytes_max };
+        // The polling thread copies a message to the log at once.
+        let object_bytes_max =
+            if log.is_some() { object_bytes_max.min(Subgroup::LOGGED_MESSAGE_BYTES_MAX) } else { object_bytes_max };
         let outbound = Arc::new(Outbound::new(Arc::clone(notices), object_bytes_max));
         let tracker = Tracker::new(Arc::clone(notices), log.as_ref().map(|log| Arc::clone(&log.frontier)));
         let slot = Arc::new(PublisherSlot::new(Arc::clone(shared), outbound, tracker));
@@ -297,10 +299,10 @@ impl SubgroupHandles {
         &self.slot.outbound
     }
 
-    /// True if the subgroup had a receiver that is gone: no thread delivers.
+    /// True if no thread reads messages of the subgroup: its receiver is gone, and it has no log.
     pub(crate) fn delivers_to_none(&self) -> bool {
         // Acquire: the thread that has dropped the receiver reads nothing any more.
-        self.inlet.as_ref().is_some_and(|inlet| inlet.gone.load(Ordering::Acquire))
+        self.log.is_none() && self.inlet.as_ref().is_some_and(|inlet| inlet.gone.load(Ordering::Acquire))
     }
 
     /// Forgets its own objects that are delivered everywhere.

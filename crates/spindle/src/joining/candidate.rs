@@ -14,7 +14,7 @@ use crate::random::{random_id, random_word};
 use crate::transfer::TARGET;
 use spindle_core::control::{Attempts, FoundGroup, LearnError, Refusal, Roster, Seek, SharedSettings, Wants};
 use spindle_core::{Engine, MemberId, Rank, SubgroupId, Time, View, limits};
-use spindle_fabric::{Arena, MemberEventCount, MeshError, RegionError};
+use spindle_fabric::{Arena, LogClock, MemberEventCount, MeshError, RegionError};
 use spindle_transport::rendezvous::{
     ControlSocket, CreateOutcome, GroupName, RendezvousError, Role, RuntimeDir, found_or_find,
 };
@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 mod catching_up;
+mod clocks;
 mod levelling;
 mod restoring;
 mod showing;
@@ -80,6 +81,8 @@ pub(crate) struct Candidate<'a> {
     /// It is made before the members wait for this process: in a process with threads this takes
     /// milliseconds.
     event_count: MemberEventCount,
+    /// The clock that members compare with theirs.
+    clock: LogClock,
     deadline: Instant,
     cancelled: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&BootstrapProgress),
@@ -114,7 +117,8 @@ impl<'a> Candidate<'a> {
             if config.network.is_some() { MemberEventCount::with_event() } else { MemberEventCount::create() };
         let (settings, event_count) = (config.shared_settings(), event_count.map_err(no_event_count)?);
         let deadline = after(Instant::now(), config.gather_timeout);
-        let seen = BootstrapProgress::of(config.founders, vec![]);
+        let (seen, clock) = (BootstrapProgress::of(config.founders, vec![]), LogClock::new(config.clock.clone()));
+        clock.bound(config.clock_skew_max);
         Ok(Candidate {
             own: config,
             own_settings: settings.clone(),
@@ -123,6 +127,7 @@ impl<'a> Candidate<'a> {
             group,
             settings,
             event_count,
+            clock,
             deadline,
             cancelled,
             progress,
@@ -182,6 +187,7 @@ impl<'a> Candidate<'a> {
     fn attempt_here<H: Handler>(&mut self, handler: &mut Option<&mut H>) -> Result<Option<Joined>, JoinError> {
         self.known = None;
         let old = OldLogs::open(self.own)?;
+        self.check_clock(old.as_ref())?;
         let id = old.as_ref().map(OldLogs::member).or(self.config.id);
         let role = found_or_find(&self.dir, &self.group, id, self.deadline, self.cancelled);
         let role = role.map_err(|error| self.named(error))?;
@@ -190,6 +196,7 @@ impl<'a> Candidate<'a> {
             Role::Joiner { control_socket, members } => (control_socket, CreateOutcome::Joiner { members }),
         };
         let mut control_plane = ControlPlane::new(control_socket, Some(&self.event_count), None)?;
+        self.set_clock(&mut control_plane);
         self.see_myself(&control_plane);
         let restarts = old.as_ref().map(|old| (old.incarnation(), old.record().view.members.len() as u32));
         if let Some(old) = old {
@@ -259,6 +266,7 @@ impl<'a> Candidate<'a> {
     ) -> Result<Option<Joined>, JoinError> {
         self.known = None;
         let old = OldLogs::open(self.own)?;
+        self.check_clock(old.as_ref())?;
         let id = match old.as_ref().map(OldLogs::member).or(self.config.id) {
             Some(id) => id,
             None => random_id()?,
@@ -266,6 +274,7 @@ impl<'a> Candidate<'a> {
         let control_socket = ControlSocket::open(&self.dir, &self.group, id)?;
         let mut control_plane =
             ControlPlane::new(control_socket, Some(&self.event_count), Some((network, &self.dir, &self.group)))?;
+        self.set_clock(&mut control_plane);
         self.see_myself(&control_plane);
         // The bootstrap of the last attempt has the data directory open.
         self.bootstrap = None;
@@ -500,7 +509,7 @@ impl<'a> Candidate<'a> {
     /// Begins the view that admits this process, or the first view of the group.
     fn begin(&mut self, mut control_plane: ControlPlane, view: View) -> Result<Joined, JoinError> {
         let me = view.rank_of(control_plane.me).expect("it is in the view");
-        let terms = self.config.terms();
+        let terms = self.config.terms(&self.clock);
         // Before others can see that this process begins the view.
         let logs = Logs::open(&terms, &view, &mut control_plane)?;
         let engine = Engine::new(view, me, terms.ablation)?;
@@ -523,7 +532,7 @@ impl<'a> Candidate<'a> {
             }
         }
         let is_restored = self.has_restored;
-        Ok(Joined { first, logs, is_restored, control_plane, terms: self.config.terms() })
+        Ok(Joined { first, logs, is_restored, control_plane, terms: self.config.terms(&self.clock) })
     }
 
     /// Stores the group that has continued without this process, if that is the error.

@@ -223,7 +223,8 @@ impl First {
         let First { install, preparing, arena, suspect_after } = self;
         let of = (&**install.view(), &**install.engine().layout());
         let (ways, here) = preparing.take_ways(of, control_plane, suspect_after);
-        let table = preparing.table(install.engine().layout(), ways)?;
+        let mut table = preparing.table(install.engine().layout(), ways)?;
+        table.set_clock(control_plane.clock().clone());
         let begun = control_plane.act(|roster, now| install.begin(&here, roster, now));
         control_plane.has_begun(begun.view.id);
         Ok((begun, table, arena))

@@ -16,7 +16,7 @@ use spindle_log::{DataDirectory, Error, FileDisk, Identity, Outcome, PayloadKind
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
 mod access;
@@ -177,16 +177,16 @@ impl Logs {
         for ((name, number, (lacks, begin)), snapshots) in numbers.into_iter().zip(snapshots) {
             let (appender, complete_since) = (writer.appender(number)?, CompleteSince::default());
             let shared = (snapshots, complete_since.clone(), meters.clone(), Arc::clone(&notices));
-            let log = SubgroupLog::new(&name, appender, (lacks, replays, begin), shared);
+            let clock = terms.clock.clone();
+            let log = SubgroupLog::new(&name, appender, (lacks, replays, begin), shared, clock);
             logs.push((number, Arc::clone(&log.frontier)));
             since.insert(name.clone(), complete_since);
             vacant.insert(name, log);
         }
         if terms.log.bytes_max.is_some() || terms.log.age_max.is_some() {
-            let pruning = Pruning { settings: terms.log, logs };
-            writer.keep_up(PRUNE_EVERY, move |store| {
-                pruning.prune(store, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
-            })?;
+            let (pruning, clock) = (Pruning { settings: terms.log, logs }, terms.clock.clone());
+            // A clock that steps ahead must not make all records old.
+            writer.keep_up(PRUNE_EVERY, move |store| pruning.prune(store, Duration::from_nanos(clock.now())))?;
         }
         debug!(target: TARGET, view = view.id.0, "logs opened");
         let recorded = Arc::new(Mutex::new(Ok(view.id)));

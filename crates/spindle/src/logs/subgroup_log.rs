@@ -8,6 +8,7 @@ use crate::histogram::Histogram;
 use crate::shared::Notices;
 use spindle_core::multicast::stats::Undurable;
 use spindle_core::{LogExtent, Position, Record, Records, Rows, SubgroupSpec, ViewId};
+use spindle_fabric::LogClock;
 use spindle_log::{Appender, Error, LoggedMessage, Readers, Snapshots, Version};
 use std::fmt;
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub(crate) struct SubgroupLog {
     /// Whether its messages have to be given to the handler, and how far that is.
     pub(crate) replay: Option<Replay>,
     meters: LogMeters,
+    /// The clock of this member.
+    clock: LogClock,
 }
 
 impl fmt::Debug for SubgroupLog {
@@ -102,12 +105,14 @@ impl SubgroupLog {
         appender: Appender,
         (lacks, replays, last_before): (bool, bool, Option<Position>),
         (snapshots, since, meters, notices): (Snapshots, CompleteSince, LogMeters, Arc<Notices>),
+        clock: LogClock,
     ) -> SubgroupLog {
         let (frontier, writer) = (Arc::default(), (appender.handle(), appender.subgroup()));
         let access = LogAccess::new(name, (appender.readers(), snapshots), writer, Arc::clone(&frontier), since);
         SubgroupLog {
             access,
             meters,
+            clock,
             last_before,
             has_all: false,
             may_replay: !lacks,
@@ -182,9 +187,10 @@ impl SubgroupLog {
             // They stay in the rings.
             return;
         }
-        let is_rest = records.is_rest();
+        let (is_rest, mut latest) = (records.is_rest(), 0);
         records.offer(|record| match self.append(record, is_rest) {
             Ok(()) => {
+                latest = latest.max(record.time);
                 let epoch = record.position.epoch;
                 let before = if self.of_epoch.0 == epoch { self.of_epoch.1 } else { 0 };
                 (self.taken, self.of_epoch) = (self.taken + 1, (epoch, before + 1));
@@ -199,6 +205,7 @@ impl SubgroupLog {
                 false
             }
         });
+        self.clock.note(latest);
         self.flush();
     }
 

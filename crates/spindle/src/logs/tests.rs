@@ -355,7 +355,7 @@ fn logs(scratch: &Scratch, settings: LogSettings) -> (Logs, SubgroupLog) {
     let config = scratch.config(1, LogSettings { segment_bytes: 8192, ..settings });
     let view = config.view(vec![MemberId(1)]);
     let mut control_plane = ControlPlane::local(&Arc::default(), MemberId(1));
-    let mut logs = Logs::open(&config.terms(), &view, &mut control_plane).unwrap().unwrap();
+    let mut logs = Logs::open(&config.terms(&Default::default()), &view, &mut control_plane).unwrap().unwrap();
     let log = logs.take("ledger").unwrap();
     (logs, log)
 }

@@ -9,7 +9,7 @@ use crate::handler::Handler;
 use crate::joining::{Candidate, First, Joined, no_event_count};
 use crate::logs::Logs;
 use spindle_core::{Engine, MemberId};
-use spindle_fabric::{Arena, MemberEventCount};
+use spindle_fabric::{Arena, LogClock, MemberEventCount};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -68,7 +68,8 @@ impl Config {
         let view = self.view((1..=u64::from(self.founders)).map(MemberId).collect());
         // Nodes of one process may be polled by one thread, which is then silent at all but one of
         // them.
-        let terms = Terms { suspect_after: None, ..self.terms() };
+        let clock = LogClock::new(self.clock.clone());
+        let terms = Terms { suspect_after: None, ..self.terms(&clock) };
         let installing = |id: &MemberId| -> Result<_, JoinError> {
             let mut control_plane = ControlPlane::local(&board, *id);
             let event_count = MemberEventCount::create().map_err(no_event_count)?;

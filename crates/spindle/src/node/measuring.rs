@@ -3,6 +3,7 @@
 use super::Node;
 use crate::histogram::Histogram;
 use crate::shared::Sample;
+use crate::status::ClockStatus;
 use spindle_core::{SubgroupId, Time, ViewId};
 
 /// The measurements of a member.
@@ -66,6 +67,17 @@ impl Node {
     pub(super) fn drop_sample(&mut self) {
         self.measurements.awaited = None;
         self.shared.clear_sample();
+    }
+
+    /// Returns how this member's clock agrees with those of others, if it may have logs.
+    pub(super) fn clock_status(&self) -> Option<ClockStatus> {
+        let clock = &self.terms.clock;
+        self.terms.may_log.then(|| ClockStatus {
+            skew_max: self.terms.clock_skew_max,
+            ahead: clock.ahead(),
+            stepped_ns: clock.stepped_ns(),
+            refusals: self.control_plane.roster().clock_refusals(),
+        })
     }
 
     /// Notes that the change of the view has begun here.

@@ -24,7 +24,7 @@ fn when_the_last_observer_has_gone_what_was_kept_for_it_is_free() {
     let hosts = Hosts::new("last-observer");
     let mut control_plane = hosts.control_plane(0, 1, "a", &[]);
     let event_count = MemberEventCount::with_event().unwrap();
-    let terms = Config::new("g", 1).terms();
+    let terms = Config::new("g", 1).terms(&Default::default());
     let engine = Engine::new(view(1, &[1]), Rank(0), terms.ablation).unwrap();
     let mut first = First::new(engine, &[], &mut control_plane, Arena::new(event_count), None, None).unwrap();
     assert!(first.look(&mut control_plane));

@@ -293,7 +293,8 @@ impl Node {
         let of = (&**next.view(), &**next.engine().layout());
         let (ways, here) = preparing.take_ways(of, &mut self.control_plane, self.terms.suspect_after);
         let table = preparing.table(next.engine().layout(), ways);
-        let fabric = table.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
+        let mut fabric = table.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?;
+        fabric.set_clock(self.terms.clock.clone());
         let before = self.fabric.reader();
         let words = Box::new(move |rank: Rank, at| before.load(rank, at));
         let old = self.control_plane.act(|roster, now| self.member.begin(&here, words, roster, now));

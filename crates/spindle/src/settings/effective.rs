@@ -185,6 +185,7 @@ impl Effective {
         config.id = self.number("member.id").map(MemberId);
         config.runtime_dir = Some(self.runtime_dir());
         config.suspect_after = self.time("group.suspect_after");
+        config.clock_skew_max = self.time("group.clock_skew_max");
         config.object_bytes_max = self.number("group.object_bytes_max").unwrap_or(config.object_bytes_max);
         config.gather_timeout = self.time("member.gather_timeout").unwrap_or(config.gather_timeout);
         config.data_dir = self.path("member.data_dir");

@@ -103,6 +103,14 @@ pub const KEYS: &[Key] = &[
         example: "\"1GiB\"",
     },
     Key {
+        path: "group.clock_skew_max",
+        about: "How far the clocks of members that keep logs may differ: a process with another clock is not let in, and a step of a \
+                member's clock by more does not count",
+        standard: "5min",
+        kind: ValueKind::Time { least: SHORT, most: YEAR, never: true },
+        example: "\"5min\"",
+    },
+    Key {
         path: "member.id",
         about: "This member's number, unique in the group",
         standard: "the smallest, from 1, that no process has had; in a group that spans hosts one at random",
@@ -205,7 +213,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "subgroup.NAME.durability",
         about: "Where its messages are kept: in the memory of the members only, or in the log of each member too, which needs \
-                member.data_dir and the total order, and sends no objects. With logged-before-delivery no member delivers a \
+                member.data_dir and the total order, and has messages of at most 256 MiB. With logged-before-delivery no member delivers a \
                 message before it is on the disks of all members, and of at least durable_copies",
         standard: "memory",
         kind: ValueKind::Choice(&["memory", LOGGED, LOGGED_BEFORE_DELIVERY]),

@@ -107,7 +107,7 @@ mod tests {
             let book = Book::new(mine.clone(), crate::control::Seeds::new(Vec::new(), None, mine.address), true);
             let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
             let (from, pid, birth, words) = (MemberId(3), 3, Birth::default(), Vec::new());
-            let message = ControlMessage::Bootstrap { from, pid, birth, nonce: 1, config: 0, words };
+            let message = ControlMessage::Bootstrap { from, pid, birth, nonce: 1, config: 0, clock: 0, words };
             roster.hear(message, Some((other, 7)), &[], Time(0));
             roster.hear_of_founders(
                 ViewId(1),

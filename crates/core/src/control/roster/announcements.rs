@@ -138,8 +138,15 @@ mod tests {
             Some(Book::new(card, Seeds::new(Vec::new(), None, address), true))
         };
         let birth = Birth { namespace: 1, started: 7 };
-        let message =
-            ControlMessage::Bootstrap { from: MemberId(3), pid: 33, birth, nonce: 5, config: 0, words: Vec::new() };
+        let message = ControlMessage::Bootstrap {
+            from: MemberId(3),
+            pid: 33,
+            birth,
+            nonce: 5,
+            config: 0,
+            clock: 0,
+            words: Vec::new(),
+        };
         let is_watched = |roster: &mut Roster<()>| {
             let orders = core::iter::from_fn(|| roster.next_order());
             let of_it = |order: &RosterOrder| matches!(order, RosterOrder::Watch { id: MemberId(3), pid: 33, .. });
@@ -231,6 +238,7 @@ mod tests {
             address: Some(card(3, 1).address),
             rack: None,
             seeds: None,
+            clock: 0,
         };
         // Member 1 is on the host of member 3, or on another one.
         for (host, watches) in [(1, Some(103)), (9, None)] {

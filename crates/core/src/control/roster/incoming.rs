@@ -1,8 +1,8 @@
 //! The control messages that arrive.
 use super::{Asks, ControlEvent, Roster, StoppedProcesses};
 use crate::control::{
-    BootstrapMessage, Card, ControlMessage, Incarnation, Instance, ObjectOrder, QueryOrder, RecordOrder, Request,
-    ViewAnnouncement,
+    BootstrapMessage, Card, ControlMessage, Incarnation, Instance, ObjectOrder, QueryOrder, RecordOrder, Refusal,
+    Request, ViewAnnouncement,
 };
 use crate::ids::{Process, Time};
 use crate::limits::QUERY_BYTES_MAX;
@@ -30,6 +30,12 @@ impl<W> Roster<W> {
             self.news.push(ControlEvent::Meets(card.clone()));
         }
         let id_conflict = sender.and_then(|(card, _)| self.hear_from(card, asks, now));
+        let says_member = match &message {
+            ControlMessage::Bootstrap { words, .. } => {
+                matches!(BootstrapMessage::decode(words), Some(BootstrapMessage::Exists { .. }))
+            }
+            _ => false,
+        };
         match message {
             ControlMessage::Ask {
                 from,
@@ -43,10 +49,14 @@ impl<W> Roster<W> {
                 address,
                 rack,
                 seeds,
+                clock,
             } => {
                 let near = self.book.as_ref().zip(address).filter(|_| !has_card);
                 let near = near.map(|(book, address)| Card { id: from, host: book.card().host, address, rack });
                 let id_conflict = id_conflict.or_else(|| self.hear_from(near?, true, now));
+                if !observer && id_conflict.is_none() && self.refuses_clock(from, clock) {
+                    return;
+                }
                 // A new process may have the address of a dead one, which is a member until the
                 // view has changed.
                 let instance = Instance::of(pid, far);
@@ -66,7 +76,10 @@ impl<W> Roster<W> {
                 }));
             }
             // A process with a duplicate id is not the process that is known by this id.
-            ControlMessage::Bootstrap { from, pid, birth, nonce, config, words } if id_conflict.is_none() => {
+            ControlMessage::Bootstrap { from, pid, birth, nonce, config, clock, words }
+                // A process whose clock is wrong creates no group, and still learns of one.
+                if id_conflict.is_none() && (!self.refuses_clock(from, clock) || says_member) =>
+            {
                 if !self.takes_part {
                     self.founders.insert(from, nonce);
                     // It may be a member of the first view without having asked this process. Messages
@@ -105,6 +118,7 @@ impl<W> Roster<W> {
             ControlMessage::NoAnswer { from, reply, why } if id_conflict.is_none() => {
                 self.news.push(ControlEvent::Answered { from, reply, answer: Err(why) });
             }
+            ControlMessage::Refused { why: Refusal::Clock(skew) } if !self.is_refused_for(skew) => {}
             ControlMessage::Refused { why } => self.news.push(ControlEvent::Refused(why)),
             ControlMessage::Wait { members, blocked, present, .. } => {
                 self.news.push(ControlEvent::Waits { members, blocked, present });

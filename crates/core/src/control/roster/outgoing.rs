@@ -8,7 +8,8 @@ use alloc::sync::Arc;
 
 impl<W> Roster<W> {
     /// Sends a control message with its attachment.
-    pub(super) fn write(&mut self, to: MemberId, message: ControlMessage, attachment: Arc<[u8]>) {
+    pub(super) fn write(&mut self, to: MemberId, mut message: ControlMessage, attachment: Arc<[u8]>) {
+        self.clocks.date(&mut message);
         let far = self.book.as_ref().and_then(|book| book.far(to)).cloned();
         // These messages answer a process that asks with the id of a dead member.
         let is_for_asker = matches!(message, ControlMessage::Wait { .. } | ControlMessage::Refused { .. });
@@ -48,7 +49,8 @@ impl<W> Roster<W> {
     }
 
     /// Sends a control message to the process at an address of another host.
-    pub fn write_to(&mut self, address: Address, whom: Option<MemberId>, message: ControlMessage) {
+    pub fn write_to(&mut self, address: Address, whom: Option<MemberId>, mut message: ControlMessage) {
+        self.clocks.date(&mut message);
         self.orders.push_back(RosterOrder::Far { address, whom, message, attachment: Arc::default() });
     }
 
@@ -93,8 +95,8 @@ impl<W> Roster<W> {
         let seeds = self.book.as_mut().and_then(|book| book.make_claim(now));
         let card = self.book.as_ref().map(Book::card);
         let (address, rack) = (card.map(|card| card.address.clone()), card.and_then(|card| card.rack.clone()));
-        let (Me { id: from, pid, birth }, nonce) = (self.me, self.nonce);
-        ControlMessage::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds }
+        let (Me { id: from, pid, birth }, nonce, clock) = (self.me, self.nonce, self.clocks.now());
+        ControlMessage::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds, clock }
     }
 
     /// Returns the answer to a process that asks for admission with a duplicate id.

@@ -87,6 +87,11 @@ impl<R> Batch<'_, R> {
         self.quota
     }
 
+    /// Lets the batch yield `bytes` bytes less.
+    pub(crate) fn spend(&mut self, bytes: u64) {
+        self.quota = self.quota.saturating_sub(bytes);
+    }
+
     /// Limits the batch: it yields nothing after the round in which `bytes` bytes of frames are
     /// reached.
     pub(crate) fn at_most(self, bytes: u64) -> Self {

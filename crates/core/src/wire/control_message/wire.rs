@@ -1,5 +1,6 @@
 //! The encoding of control messages. Numbers are little endian.
 use super::{ControlMessage, Refusal, Request, VERSION, Wanted};
+use crate::clock::ClockSkew;
 use crate::ids::{MemberId, Rank, SubgroupId, ViewId};
 use crate::limits::{BOOTSTRAP_WORDS_MAX, CONTROL_MESSAGE_BYTES_MAX, MEMBERS_MAX, WANTED_MAX};
 use crate::wire::address::Address;
@@ -62,7 +63,7 @@ impl ControlMessage {
                 put_address(&mut out, address.as_ref());
                 put_rack(&mut out, rack.as_ref());
             }
-            Self::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds } => {
+            Self::Ask { from, pid, birth, nonce, config, members, observer, follows, address, rack, seeds, clock } => {
                 out.u64(from.0);
                 out.u32(*pid);
                 put_birth(&mut out, *birth);
@@ -74,6 +75,7 @@ impl ControlMessage {
                 put_address(&mut out, address.as_ref());
                 put_rack(&mut out, rack.as_ref());
                 out.u64(seeds.map_or(0, NonZeroU64::get));
+                out.u64(*clock);
             }
             Self::Refused { why } => put_refusal(&mut out, why),
             Self::Wait { members, leader, blocked, present } => {
@@ -121,12 +123,13 @@ impl ControlMessage {
                     out.u64(*number);
                 }
             }
-            Self::Bootstrap { from, pid, birth, nonce, config, words } => {
+            Self::Bootstrap { from, pid, birth, nonce, config, clock, words } => {
                 out.u64(from.0);
                 out.u32(*pid);
                 put_birth(&mut out, *birth);
                 out.u32(*nonce);
                 out.u64(*config);
+                out.u64(*clock);
                 let words = &words[..words.len().min(BOOTSTRAP_WORDS_MAX)];
                 out.u32(words.len() as u32);
                 words.iter().for_each(|word| out.u64(*word));
@@ -306,6 +309,7 @@ fn ask(from: &mut Reader<'_>) -> Result<ControlMessage, WireError> {
         address: address(from)?,
         rack: rack(from)?,
         seeds: NonZeroU64::new(from.u64()?),
+        clock: from.u64()?,
     })
 }
 
@@ -368,6 +372,11 @@ fn put_refusal(out: &mut Writer, refusal: &Refusal) {
             out.u32(4);
             out.u32(*members);
         }
+        Refusal::Clock(ClockSkew { member, theirs, ours, max_ns, is_running }) => {
+            out.u32(7);
+            [member.0, *theirs, *ours, *max_ns].into_iter().for_each(|value| out.u64(value));
+            out.u32(u32::from(*is_running));
+        }
     }
 }
 
@@ -382,6 +391,13 @@ fn refusal(from: &mut Reader<'_>) -> Result<Refusal, WireError> {
         4 => Refusal::Full(from.u32()?),
         5 => Refusal::NoState(MemberId(from.u64()?)),
         6 => Refusal::InUse(MemberId(from.u64()?)),
+        7 => Refusal::Clock(ClockSkew {
+            member: MemberId(from.u64()?),
+            theirs: from.u64()?,
+            ours: from.u64()?,
+            max_ns: from.u64()?,
+            is_running: truth(from, "running group")?,
+        }),
         _ => return Err(WireError::Value { field: "reason" }),
     })
 }
@@ -414,12 +430,12 @@ fn want(from: &mut Reader<'_>) -> Result<ControlMessage, WireError> {
 
 fn initial_view(from: &mut Reader<'_>) -> Result<ControlMessage, WireError> {
     let (sender, pid, birth) = (MemberId(from.u64()?), from.u32()?, birth(from)?);
-    let (nonce, config, count) = (from.u32()?, from.u64()?, from.u32()?);
+    let (nonce, config, clock, count) = (from.u32()?, from.u64()?, from.u64()?, from.u32()?);
     if count as usize > BOOTSTRAP_WORDS_MAX {
         return Err(WireError::Value { field: "length of a message" });
     }
     let words = (0..count).map(|_| from.u64()).collect::<Result<_, _>>()?;
-    Ok(ControlMessage::Bootstrap { from: sender, pid, birth, nonce, config, words })
+    Ok(ControlMessage::Bootstrap { from: sender, pid, birth, nonce, config, clock, words })
 }
 
 fn put_request(out: &mut Writer, request: &Request) {

@@ -298,6 +298,7 @@ pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Resu
         errs: false,
         large,
         epochs: true,
+        wrong_clocks: false,
         slow: None,
         differing,
     };

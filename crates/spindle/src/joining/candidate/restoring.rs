@@ -30,7 +30,7 @@ impl Candidate<'_> {
         let bytes_max = self.config.object_bytes_max;
         let follower =
             Follower::new(control_plane, self.settings.digest(), self.config.founders, bytes_max, (dir, group));
-        let begin = (Arena::new(self.event_count.clone()), self.config.terms());
+        let begin = (Arena::new(self.event_count.clone()), self.config.terms(&self.clock));
         let learner = Learner::new(follower, begin, self.failed_source, Arc::clone(&queue), Arc::clone(&seen));
         let thread = thread::Builder::new().name("spindle-learn".into()).spawn(move || learner.run());
         let thread = thread.map_err(JoinError::Thread)?;

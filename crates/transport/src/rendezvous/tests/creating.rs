@@ -187,6 +187,7 @@ pub(super) fn live(dir: &RuntimeDir, group: &GroupName) {
         address,
         rack,
         seeds,
+        clock: 0,
     };
     let view = enclose(b"a view").unwrap();
     let stdin = std::io::stdin();

@@ -196,6 +196,7 @@ fn versions_tell_each_other_that_they_differ() {
         address,
         rack,
         seeds,
+        clock: 0,
     };
     for (asked, message) in [&ask, &status(2, 1)].into_iter().enumerate() {
         // A control message of that version may have any bytes after its header.

@@ -70,6 +70,7 @@ fn samples() -> Vec<ControlMessage> {
             address: None,
             rack: None,
             seeds: None,
+            clock: 0,
         },
         ControlMessage::Ask {
             from,
@@ -83,6 +84,7 @@ fn samples() -> Vec<ControlMessage> {
             address: Some("[fd00::7]:7411".parse().unwrap()),
             rack: Some("row-1".parse().unwrap()),
             seeds: Some(NonZeroU64::MAX),
+            clock: u64::MAX - 4,
         },
         ControlMessage::Refused { why: Refusal::Version(9) },
         ControlMessage::Refused { why: Refusal::Config { settings: settings(&["window"]), incarnation } },
@@ -91,16 +93,20 @@ fn samples() -> Vec<ControlMessage> {
         ControlMessage::Refused { why: Refusal::Full(64) },
         ControlMessage::Refused { why: Refusal::NoState(MemberId(7)) },
         ControlMessage::Refused { why: Refusal::InUse(MemberId(u64::MAX)) },
+        ControlMessage::Refused {
+            why: Refusal::Clock(ClockSkew { member: from, theirs: 1, ours: u64::MAX, max_ns: 7, is_running: true }),
+        },
         ControlMessage::Wait { members: 2, leader: from, blocked: true, present: present(0) },
         ControlMessage::Wait { members: 1024, leader: from, blocked: false, present: present(MEMBERS_MAX as u64) },
         ControlMessage::View { incarnation, view, from, bytes: 1 << 40 },
-        ControlMessage::Bootstrap { from, pid: 7, birth, nonce: 9, config: 3, words: vec![] },
+        ControlMessage::Bootstrap { from, pid: 7, birth, nonce: 9, config: 3, clock: 0, words: vec![] },
         ControlMessage::Bootstrap {
             from,
             pid: u32::MAX,
             birth,
             nonce: u32::MAX,
             config: 0,
+            clock: 5 << 60,
             words: vec![u64::MAX - 3; BOOTSTRAP_WORDS_MAX],
         },
         ControlMessage::Request { from, reply: 99, what: Request::Status },
@@ -159,6 +165,7 @@ fn kind(message: &ControlMessage) -> usize {
             Refusal::Full(_) => 14,
             Refusal::InUse(_) => 15,
             Refusal::NoState(_) => 16,
+            Refusal::Clock(_) => 33,
         },
         ControlMessage::Request { what, .. } => match what {
             Request::Status => 17,
@@ -189,7 +196,7 @@ fn short_samples() -> Vec<ControlMessage> {
 #[test]
 fn every_kind_of_message_has_a_sample_that_is_mutated() {
     let kinds: alloc::collections::BTreeSet<usize> = short_samples().iter().map(kind).collect();
-    assert!(kinds.iter().copied().eq(0..=32), "{kinds:?}");
+    assert!(kinds.iter().copied().eq(0..=33), "{kinds:?}");
 }
 
 #[test]
@@ -249,6 +256,7 @@ fn wrong_fields_are_named() {
         address,
         rack,
         seeds,
+        clock: 0,
     };
     let mut bytes = ask.encode();
     bytes[60] = 2;
@@ -315,7 +323,7 @@ fn garbage_messages_never_panic() {
             understood += 1;
         }
     }
-    assert_eq!(kinds.len(), 33, "{kinds:?}");
+    assert_eq!(kinds.len(), 34, "{kinds:?}");
     // Most inputs are a valid message with up to three flipped bits.
     assert!((10_000..90_000).contains(&understood), "{understood}");
 }
