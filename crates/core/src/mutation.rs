@@ -310,6 +310,8 @@ mod bugs {
         PersistedBeforeSync,
         /// A restart without all members forgets that absent ones may know of deaths.
         RestartForgetsDead,
+        /// A restart asks a log for less than it has, and that cuts it.
+        RestartCutsBack,
         /// An acceptance counts before it is on the disk of its member, in a view with logged subgroups.
         AcceptedUnwritten,
         /// A message counts as durable once it is on the disk of one member.

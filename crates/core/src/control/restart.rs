@@ -143,6 +143,8 @@ pub struct Restart {
     round: u64,
     /// The decided view that this process has begun, and the view before.
     begun: Option<(ViewId, RestartView)>,
+    /// The last decision of a restart of which this process has heard.
+    decided: Option<(ViewId, RestartView)>,
     /// True if an earlier process of this member is in a decided view, which the others may have begun.
     is_replaced: bool,
     told: Option<RestartWait>,
@@ -164,7 +166,7 @@ impl Restart {
     pub fn new(setup: RestartSetup, now: Time) -> Restart {
         let record = setup.record.clone();
         let (leads, here, attempt, catching_up, failures, round) = Default::default();
-        let (begun, is_replaced, told, outputs, writes, written) = Default::default();
+        let (begun, decided, is_replaced, told, outputs, writes, written) = Default::default();
         Restart {
             setup,
             record,
@@ -179,6 +181,7 @@ impl Restart {
             arrived: now,
             round,
             begun,
+            decided,
             is_replaced,
             told,
             outputs,
@@ -413,8 +416,17 @@ impl Restart {
         self.writes += 1;
     }
 
+    /// Sends the decision on the newest view, if this process has heard of it: a process that is in the view can
+    /// begin it as long as it has not voted on the next one.
+    fn send_decided(&mut self, to: Process) {
+        if let Some((base, value)) = self.decided.clone().filter(|(_, value)| value.view.id == self.record.view.id) {
+            self.send(RestartTo::Process(to), RestartMessage::Decided { base, value: Box::new(value) });
+        }
+    }
+
     /// Sends the newest view that this process knows to be decided.
     fn send_base(&mut self, to: Process) {
+        self.send_decided(to);
         let (view, hosts) = (self.record.view.clone(), self.record.hosts.clone());
         self.send(RestartTo::Process(to), RestartMessage::Base { view, hosts });
     }

@@ -141,6 +141,7 @@ impl Restart {
                     RestartMessage::CatchUp { to, ballot, base, logs, cards }
                 }
                 (None, None) => {
+                    self.send_decided(to);
                     let (base, hosts) = (self.record.view.clone(), self.record.hosts.clone());
                     RestartMessage::Prepare { to, ballot, base, hosts }
                 }
@@ -176,6 +177,9 @@ impl Restart {
                     self.send_attempt(&attempt);
                 }
             }
+        } else {
+            // Another member has come, whose log may be longer.
+            attempt.behind.clear();
         }
         if self.now >= attempt.resend_at() {
             attempt.sent = self.now;
@@ -327,9 +331,12 @@ impl Restart {
         }
         self.defer(ballot);
         self.catching_up = Some((from, ballot));
-        let is_behind = |log: &LongestLog| !self.setup.logs.contains(&log.state);
-        if logs.iter().any(is_behind) {
-            self.outputs.push_back((self.writes, RestartOutput::CatchUp(logs)));
+        // A leader that has heard no later promise may ask for less than this process has reported since.
+        let last = |name: &str| self.setup.logs.iter().find(|log| log.name == name).and_then(|log| log.last);
+        let is_behind = |log: &LongestLog| last(&log.state.name) < log.state.last || mutation!(RestartCutsBack);
+        let behind: Vec<LongestLog> = logs.into_iter().filter(is_behind).collect();
+        if !behind.is_empty() {
+            self.outputs.push_back((self.writes, RestartOutput::CatchUp(behind)));
         }
         self.promise(from, ballot);
     }
@@ -424,6 +431,9 @@ impl Restart {
         let has_voted = newest == value.view.id && self.record.promised != RestartBallot::default();
         let is_in = value.members.contains(&self.setup.me) && (!has_voted || mutation!(RestartBeginsLate));
         self.teller().decided(&value, is_in);
+        if !value.members.is_empty() {
+            self.decided = Some((base, value.clone()));
+        }
         // A view that was accepted while the group ran has no process that could have begun it and is here.
         self.is_replaced = !is_in && !value.members.is_empty() && value.view.rank_of(self.setup.me.id).is_some();
         if newest != value.view.id {

@@ -1,5 +1,5 @@
 //! The checks of a run at each tick and at its end.
-use super::{MemberPhase, RestartWorld};
+use super::{DiskLog, MemberPhase, RestartWorld};
 use crate::checkers::{Checked, Invariant};
 use crate::restart::plan::S;
 
@@ -77,7 +77,8 @@ impl RestartWorld<'_> {
                 match &running.phase {
                     MemberPhase::Restarting(restart) => format!("{:?}", restart.waiting()),
                     MemberPhase::Live(live) => {
-                        format!("in view {:?}, lacks {:?}", self.views[live.view].view.id, live.lacks)
+                        let last: Vec<_> = seat.disk.logs.iter().map(DiskLog::last).collect();
+                        format!("in view {:?}, lacks {:?} after {last:?}", self.views[live.view].view.id, live.lacks)
                     }
                     other => format!("{other:?}"),
                 }

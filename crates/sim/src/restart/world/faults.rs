@@ -45,13 +45,18 @@ impl RestartWorld<'_> {
             disk.record.iter().chain(disk.writes.iter().map(|(record, _)| record)).cloned().collect::<Vec<_>>()
         };
         let known: Vec<RestartRecord> = others().flat_map(records).collect();
+        // Others may have heard of what only this disk has.
+        let own = records(&self.seats[seat].disk).into_iter().map(|record| record.view).max_by_key(|view| view.id);
         let is_left = |view: &View| {
             let is_in = |disk: &RestartDisk| view.rank_of(MemberId(disk.number.into())).is_some();
             others().any(|disk| disk.record.is_some() && is_in(disk))
         };
         let newest = known.iter().map(|record| &record.view).max_by_key(|view| view.id);
         let mut accepted = known.iter().filter_map(|record| record.accepted.as_ref());
-        if !newest.is_some_and(is_left) || !accepted.all(|(_, value)| is_left(&value.view)) {
+        if !newest.is_some_and(is_left)
+            || !own.as_ref().is_none_or(is_left)
+            || !accepted.all(|(_, value)| is_left(&value.view))
+        {
             return;
         }
         self.outcome.counts.lost_disks += 1;
@@ -110,6 +115,12 @@ impl RestartWorld<'_> {
         let missing = wait.missing.clone();
         // A restart needs a member of the last view.
         if missing.len() as u32 == wait.members || !missing.iter().all(may_give_up) {
+            return Ok(());
+        }
+        // Members that could restart on their own may do so when the others do not reach them: an operator
+        // removes their disks first.
+        let is_intact = |id: &&MemberId| self.seats.iter().any(|seat| u64::from(seat.disk.number) == id.0);
+        if 2 * missing.iter().filter(is_intact).count() as u32 > wait.members {
             return Ok(());
         }
         self.note(|| format!("an operator gives up {missing:?}"));

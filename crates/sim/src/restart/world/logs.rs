@@ -18,7 +18,10 @@ impl RestartWorld<'_> {
     pub(super) fn work(&mut self) -> Checked {
         for view in 0..self.views.len() {
             let workers = self.workers(view);
-            let is_whole = workers.len() == self.views[view].processes.len() && self.views[view].next.is_none();
+            let group = &self.views[view];
+            // A member that has accepted another view has wedged.
+            let is_open = group.next.is_none() && group.votes.proposed.is_empty();
+            let is_whole = workers.len() == group.processes.len() && is_open;
             for log in 0..self.scene.logs as usize {
                 if is_whole && self.random.one_in(self.scene.send_one_in) {
                     self.send(view, log)?;
@@ -57,7 +60,10 @@ impl RestartWorld<'_> {
         let nonce = running.process.nonce;
         let MemberPhase::Live(live) = &mut running.phase else { return };
         let history = &histories[log];
-        let end = views[live.view].next.map_or(history.entries().len(), |next| views[next].start[log]);
+        // The group may have gone on without this member.
+        let epoch = views[live.view].view.epoch(SubgroupId(log as u32));
+        let received = history.entries().partition_point(|entry| entry.position.epoch <= epoch);
+        let end = views[live.view].next.map_or(received, |next| views[next].start[log]);
         live.at[log] = match before_delivery {
             // Messages are logged before they are delivered.
             true => end,
@@ -153,29 +159,39 @@ impl RestartWorld<'_> {
         };
         let last = self.seats[seat].disk.logs[log].last();
         let history = &self.histories[log];
-        let lacked: Vec<usize> =
-            (history.after(last)..lacks.end).filter(|index| !history.entries()[*index].gone).collect();
+        let lacked: Vec<usize> = (history.after(last)..lacks.end.min(history.entries().len()))
+            .filter(|index| !history.entries()[*index].gone)
+            .collect();
         if lacked.is_empty() {
             self.complete(seat, log, last);
             return Ok(());
         }
         let positions: Vec<Position> = lacked.iter().map(|index| history.entries()[*index].position).collect();
-        let is_source = |other: &usize| {
-            let runs = *other != seat && self.seats[*other].running.is_some() && self.passes(*other, seat);
-            runs && positions.iter().all(|position| self.seats[*other].disk.logs[log].has(*position))
+        // How many of the next records another process has.
+        let has = |other: usize| {
+            let runs = other != seat && self.seats[other].running.is_some() && self.passes(other, seat);
+            let state = &self.seats[other].disk.logs[log];
+            if runs { positions.iter().take_while(|position| state.has(**position)).count() } else { 0 }
         };
-        let source = (0..self.seats.len()).find(is_source);
-        if source.is_some() && !self.random.one_in(4) {
+        let source = (0..self.seats.len()).map(has).max().filter(|count| *count > 0);
+        if let Some(count) = source.filter(|_| !self.random.one_in(4)) {
             let records: Vec<(Position, u64)> = lacked
                 .iter()
+                .take(count)
                 .map(|index| (history.entries()[*index].position, history.entries()[*index].digest))
                 .collect();
             let state = &mut self.seats[seat].disk.logs[log];
             state.records.extend(records);
             let length = state.records.len();
-            self.set_lacks(seat, log, Some(LackedRecords { is_copying: true, ..lacks }));
+            let is_all = count == lacked.len();
+            let caught_up = is_all.then_some(last);
+            self.set_lacks(seat, log, Some(LackedRecords { is_copying: is_all, ..lacks }));
             self.outcome.counts.caught_up += 1;
-            self.after(self.scene.sync_ns, RestartEvent::Synced { seat, nonce, log, length, caught_up: Some(last) });
+            self.after(self.scene.sync_ns, RestartEvent::Synced { seat, nonce, log, length, caught_up });
+            if !is_all {
+                // The rest comes from another one.
+                self.after(200 * MS, RestartEvent::CatchUp { seat, nonce, log });
+            }
             return Ok(());
         }
         if source.is_none() {
@@ -347,6 +363,7 @@ impl RestartWorld<'_> {
         for (position, digest) in records.iter().skip(known).take_while(|(position, _)| *position <= last) {
             self.histories[log].append(*position, *digest)?;
         }
+        (0..self.seats.len()).for_each(|seat| self.note_synced(seat, log, 0));
         Ok(())
     }
 }
