@@ -12,6 +12,8 @@ const DURABLE: Invariant = Invariant(10, "durable prefix");
 
 /// The time after which a log may begin without older records, where scenes have that.
 const GAP_NS: u64 = 300 * MS;
+/// As above, where scenes do not have it.
+const GAPS_NS: u64 = 20_000 * MS;
 
 impl RestartWorld<'_> {
     /// Lets members send, deliver, log and sync.
@@ -167,31 +169,22 @@ impl RestartWorld<'_> {
             return Ok(());
         }
         let positions: Vec<Position> = lacked.iter().map(|index| history.entries()[*index].position).collect();
-        // How many of the next records another process has.
-        let has = |other: usize| {
-            let runs = other != seat && self.seats[other].running.is_some() && self.passes(other, seat);
-            let state = &self.seats[other].disk.logs[log];
-            if runs { positions.iter().take_while(|position| state.has(**position)).count() } else { 0 }
+        let is_source = |other: &usize| {
+            let runs = *other != seat && self.seats[*other].running.is_some() && self.passes(*other, seat);
+            runs && positions.iter().all(|position| self.seats[*other].disk.logs[log].has(*position))
         };
-        let source = (0..self.seats.len()).map(has).max().filter(|count| *count > 0);
-        if let Some(count) = source.filter(|_| !self.random.one_in(4)) {
+        let source = (0..self.seats.len()).find(is_source);
+        if source.is_some() && !self.random.one_in(4) {
             let records: Vec<(Position, u64)> = lacked
                 .iter()
-                .take(count)
                 .map(|index| (history.entries()[*index].position, history.entries()[*index].digest))
                 .collect();
             let state = &mut self.seats[seat].disk.logs[log];
             state.records.extend(records);
             let length = state.records.len();
-            let is_all = count == lacked.len();
-            let caught_up = is_all.then_some(last);
-            self.set_lacks(seat, log, Some(LackedRecords { is_copying: is_all, ..lacks }));
+            self.set_lacks(seat, log, Some(LackedRecords { is_copying: true, ..lacks }));
             self.outcome.counts.caught_up += 1;
-            self.after(self.scene.sync_ns, RestartEvent::Synced { seat, nonce, log, length, caught_up });
-            if !is_all {
-                // The rest comes from another one.
-                self.after(200 * MS, RestartEvent::CatchUp { seat, nonce, log });
-            }
+            self.after(self.scene.sync_ns, RestartEvent::Synced { seat, nonce, log, length, caught_up: Some(last) });
             return Ok(());
         }
         if source.is_none() {
@@ -208,7 +201,9 @@ impl RestartWorld<'_> {
                 self.histories[log].lose(index, is_excused)?;
             }
             let is_late = now >= lacks.since + GAP_NS && self.random.one_in(4);
-            if self.scene.gaps && is_late && !self.has_complete(seat, log) {
+            // The records may be on several disks, and no process have them all.
+            let has_gaps = self.scene.gaps || now >= lacks.since + GAPS_NS;
+            if has_gaps && is_late && !self.has_complete(seat, log) {
                 self.outcome.counts.gaps += 1;
                 let until = *positions.last().expect("it lacks records");
                 self.note(|| format!("s{seat}: log {log} begins without the records from {last:?} to {until:?}"));
