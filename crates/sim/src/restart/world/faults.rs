@@ -113,8 +113,14 @@ impl RestartWorld<'_> {
             self.scene.hasty && !self.is_calm && seat.running.is_none() && knows_no_later && !has_later_write
         };
         let missing = wait.missing.clone();
+        // The operator looks at all disks.
+        let is_later = |record: &RestartRecord| record.view.id > wait.base;
+        let later = |disk: &RestartDisk| {
+            disk.record.iter().any(is_later) || disk.writes.iter().any(|(record, _)| is_later(record))
+        };
+        let knows_later = self.seats.iter().any(|seat| later(&seat.disk));
         // A restart needs a member of the last view.
-        if missing.len() as u32 == wait.members || !missing.iter().all(may_give_up) {
+        if knows_later || missing.len() as u32 == wait.members || !missing.iter().all(may_give_up) {
             return Ok(());
         }
         // Members that could restart on their own may do so when the others do not reach them: an operator

@@ -76,7 +76,7 @@ impl RestartWorld<'_> {
         }
         let state = &mut seat_state.disk.logs[log];
         let from = live.floor[log].max(history.after(state.last()));
-        let until = live.at[log].min(from + records).min(history.entries().len());
+        let until = live.at[log].min(from + records).min(received);
         state
             .records
             .extend(history.entries()[from.min(until)..until].iter().map(|entry| (entry.position, entry.digest)));
@@ -161,9 +161,12 @@ impl RestartWorld<'_> {
         };
         let last = self.seats[seat].disk.logs[log].last();
         let history = &self.histories[log];
-        let lacked: Vec<usize> = (history.after(last)..lacks.end.min(history.entries().len()))
-            .filter(|index| !history.entries()[*index].gone)
-            .collect();
+        // The group may have gone on without this member.
+        let live = self.seats[seat].running.as_ref().and_then(|running| running.live());
+        let epoch = live.map(|live| self.views[live.view].view.epoch(SubgroupId(log as u32)));
+        let received = history.entries().partition_point(|entry| Some(entry.position.epoch) <= epoch);
+        let lacked: Vec<usize> =
+            (history.after(last)..lacks.end.min(received)).filter(|index| !history.entries()[*index].gone).collect();
         if lacked.is_empty() {
             self.complete(seat, log, last);
             return Ok(());
