@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 /// The version of everything in a control message after its header.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 
 /// A control message between processes of a group.
 ///

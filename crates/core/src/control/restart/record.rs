@@ -99,6 +99,11 @@ const ORIGINS_MAX: usize = 8;
 const FORMAT: u64 = 2;
 
 impl RestartRecord {
+    /// Returns the hosts of the members of a view, if none is known. A restart then waits for all members.
+    pub fn unknown_hosts(view: &View) -> Vec<u128> {
+        vec![0; view.members.len()]
+    }
+
     /// Returns the record of a member `me` whose first view is `view`, on these hosts. `is_first` says that
     /// the group begins with this view.
     pub fn first(view: View, hosts: Vec<u128>, me: MemberId, is_first: bool) -> RestartRecord {

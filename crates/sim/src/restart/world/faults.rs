@@ -3,7 +3,7 @@ use super::{MemberPhase, RestartDisk, RestartEvent, RestartFault, RestartWorld};
 use crate::checkers::Checked;
 use crate::restart::plan::{MS, S};
 use spindle_core::control::RestartRecord;
-use spindle_core::{MemberId, View};
+use spindle_core::{MemberId, Rank, View};
 
 /// The time in which everything must come to rest after the last fault.
 const CALM_FOR_NS: u64 = 90 * S;
@@ -83,19 +83,19 @@ impl RestartWorld<'_> {
     /// later view.
     pub(super) fn operate(&mut self) -> Checked {
         let waits = (0..self.seats.len()).filter_map(|seat| match &self.seats[seat].running.as_ref()?.phase {
-            MemberPhase::Restarting(restart) => Some(restart.waiting()),
+            MemberPhase::Restarting(restart) => Some((restart.waiting(), restart.record().view.clone())),
             _ => None,
         });
         let waits: Vec<_> = waits.collect();
         let is_live =
             self.seats.iter().any(|seat| seat.running.as_ref().is_some_and(|running| running.live().is_some()));
-        if !self.lost.is_empty() && waits.iter().any(|wait| !wait.not_lost.is_empty()) {
+        if waits.iter().any(|(wait, _)| !wait.not_lost.is_empty()) {
             self.note(|| "an operator finds that members that were given up are back".into());
             self.lost.clear();
             return self.restart_all();
         }
-        let newest = waits.iter().filter(|wait| !wait.missing.is_empty()).max_by_key(|wait| wait.base);
-        let Some(wait) = newest.filter(|_| !is_live && self.cut.1 <= self.now) else {
+        let newest = waits.iter().filter(|(wait, _)| !wait.missing.is_empty()).max_by_key(|(wait, _)| wait.base);
+        let Some((wait, base)) = newest.filter(|_| !is_live && self.cut.1 <= self.now) else {
             self.waits = (vec![], self.now);
             return Ok(());
         };
@@ -125,8 +125,11 @@ impl RestartWorld<'_> {
         }
         // Members that could restart on their own may do so when the others do not reach them: an operator
         // removes their disks first.
-        let is_intact = |id: &&MemberId| self.seats.iter().any(|seat| u64::from(seat.disk.number) == id.0);
-        if 2 * missing.iter().filter(is_intact).count() as u32 > wait.members {
+        let is_intact = |id: &MemberId| self.seats.iter().any(|seat| u64::from(seat.disk.number) == id.0);
+        let votes = |rank: &Rank| base.is_voter(*rank);
+        let left =
+            |rank: &Rank| missing.contains(&base.members[rank.index()]) && is_intact(&base.members[rank.index()]);
+        if 2 * base.ranks().filter(votes).filter(left).count() > base.ranks().filter(votes).count() {
             return Ok(());
         }
         self.note(|| format!("an operator gives up {missing:?}"));

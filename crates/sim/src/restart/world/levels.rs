@@ -2,7 +2,7 @@
 use super::{MemberPhase, RestartBroken, RestartEvent, RestartWorld, log_name};
 use crate::checkers::{Checked, Invariant};
 use spindle_core::control::{LongestLog, RestartView};
-use spindle_core::{MemberId, Position, Time, ViewId};
+use spindle_core::{MemberId, Position, Time};
 
 const LEVEL: Invariant = Invariant(27, "logs of a restart end alike");
 
@@ -32,14 +32,10 @@ impl RestartWorld<'_> {
             let is_whole = theirs.holes.is_empty()
                 && record.is_some_and(|record| record.origins.iter().all(|origin| origin.name != log_name(log)));
             let begins = theirs.records.first().map(|(position, _)| *position).filter(|_| !is_whole);
-            // It has all records since the view that it entered last.
-            let origins =
-                record.iter().flat_map(|record| &record.origins).filter(|origin| origin.name == log_name(log));
-            let since = origins.map(|origin| origin.since).max().unwrap_or(ViewId(if is_whole { 0 } else { u64::MAX }));
             let own = &mut self.seats[seat].disk.logs[log];
             if own.last() >= begins {
                 let kept =
-                    own.records.iter().take_while(|(position, _)| position.epoch < since || theirs.has(*position));
+                    own.records.iter().take_while(|(position, _)| Some(*position) < begins || theirs.has(*position));
                 let kept = kept.count();
                 own.records.truncate(kept);
                 own.synced = own.synced.min(kept);
