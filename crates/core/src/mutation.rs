@@ -308,6 +308,12 @@ mod bugs {
         FreedBeforeLogged,
         /// A message counts as persisted once the log has it, before it is on disk.
         PersistedBeforeSync,
+        /// A restart without all members forgets that absent ones may know of deaths.
+        RestartForgetsDead,
+        /// A restart asks a log for less than it has, and that cuts it.
+        RestartCutsBack,
+        /// An acceptance counts before it is on the disk of its member, in a view with logged subgroups.
+        AcceptedUnwritten,
         /// A message counts as durable once it is on the disk of one member.
         DurableOnOne,
         /// Messages become durable in a subgroup that has too few members.

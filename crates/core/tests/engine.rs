@@ -188,6 +188,10 @@ impl Group {
         let (logged, cuts) = (&mut self.logged[member], &mut self.cuts[member]);
         let mut told = Recorder { delivered, rooms, rises, logged, cuts, take: self.take, logs_are_full };
         let progress = self.engines[member].poll(Time(self.now), &mut self.memories[member], &mut told);
+        if let Some((ballot, _)) = self.engines[member].take_acceptance() {
+            // Its disk takes no time.
+            self.engines[member].note_persisted_acceptance(ballot);
+        }
         self.pass_on(member);
         progress
     }

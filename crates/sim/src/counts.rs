@@ -50,6 +50,8 @@ pub struct Counts {
     pub records: u64,
     /// Logs that were cut because an epoch ended before their end.
     pub log_cuts: u64,
+    /// Acceptances of views that were written to disks.
+    pub acceptances: u64,
     /// Occurrences that may each have ended a view.
     pub(crate) reasons: u64,
     /// Events that were processed.
@@ -82,6 +84,7 @@ impl AddAssign for Counts {
         self.waits += other.waits;
         self.records += other.records;
         self.log_cuts += other.log_cuts;
+        self.acceptances += other.acceptances;
         self.reasons += other.reasons;
         self.events += other.events;
         self.virtual_ns += other.virtual_ns;

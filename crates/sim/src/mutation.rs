@@ -42,7 +42,7 @@ pub const BOOTSTRAP: [Mutation; 11] = [
 ];
 
 /// Mutations of total restarts, which also have a model of their own.
-pub const RESTART: [Mutation; 8] = [
+pub const RESTART: [Mutation; 10] = [
     Mutation::RestartsWithout,
     Mutation::RestartPromiseForgotten,
     Mutation::RestartForgets,
@@ -51,6 +51,8 @@ pub const RESTART: [Mutation; 8] = [
     Mutation::RestartProposesUnequal,
     Mutation::RestartBeginsLate,
     Mutation::RestartDecidesAlone,
+    Mutation::RestartForgetsDead,
+    Mutation::RestartCutsBack,
 ];
 
 /// Mutations of the control plane, which the simulator of whole processes finds. Some of the other

@@ -46,7 +46,7 @@ use crate::random::Random;
 use crate::seat::Seat;
 use crate::trace::RunTrace;
 use recorder::Recorder;
-use spindle_core::{Engine, Rank, SubgroupId};
+use spindle_core::{Ballot, Engine, Rank, SubgroupId};
 use stage::Stage;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -70,19 +70,35 @@ pub struct Outcome {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
     Poll(Seat),
-    Land { stage: usize, owner: Rank, peer: Rank },
+    Land {
+        stage: usize,
+        owner: Rank,
+        peer: Rank,
+    },
     App(usize),
-    Consume { stage: usize, consumer: usize },
-    Report { stage: usize, consumer: usize },
+    Consume {
+        stage: usize,
+        consumer: usize,
+    },
+    Report {
+        stage: usize,
+        consumer: usize,
+    },
     Clock(usize, usize),
     Close(Seat, SubgroupId),
     Release(usize),
     Alarm(Seat),
     Happen(usize),
     Ask(usize),
-    Died { stage: usize, member: Rank, peer: Rank },
+    Died {
+        stage: usize,
+        member: Rank,
+        peer: Rank,
+    },
     Heal(usize, usize),
     Synced(usize, SubgroupId),
+    /// The acceptance of a ballot is on a disk.
+    Accepted(Seat, Ballot),
 }
 
 impl Event {
@@ -331,7 +347,7 @@ impl<'a> World<'a> {
 
     fn happen(&mut self, event: Event) -> Checked {
         let of = match event {
-            Event::Poll(seat) | Event::Alarm(seat) => Some(self.process_of(seat)),
+            Event::Poll(seat) | Event::Alarm(seat) | Event::Accepted(seat, _) => Some(self.process_of(seat)),
             Event::App(i) => Some(self.apps[i].plan.member),
             Event::Consume { stage, consumer } | Event::Report { stage, consumer } => {
                 Some(self.process_of(Seat { stage, rank: self.stages[stage].consumers[consumer].member }))
@@ -379,6 +395,10 @@ impl<'a> World<'a> {
             Event::Ask(process) => self.ask(process),
             Event::Died { stage, member, peer } => self.died(stage, member, peer),
             Event::Synced(process, subgroup) => self.synced(process, subgroup),
+            Event::Accepted(seat, ballot) => {
+                self.accepted(seat, ballot);
+                Ok(())
+            }
             Event::Heal(from, to) => {
                 self.heal(from, to);
                 Ok(())

@@ -98,7 +98,8 @@ impl GroupRecord {
         }
         next.check()?;
         let (origins, promised, accepted) = (origins.clone(), RestartBallot::default(), None);
-        let record = RestartRecord { view: next, origins, promised, accepted };
+        let hosts = RestartRecord::unknown_hosts(&next);
+        let record = RestartRecord { view: next, hosts, said_last: false, origins, promised, accepted };
         Ok(record.encode().into_iter().flat_map(u64::to_le_bytes).collect())
     }
 }
@@ -119,7 +120,8 @@ mod tests {
         let chat = SubgroupSpec { member_rule: rule, ..SubgroupSpec::of_everyone("chat") };
         let view = View { id: ViewId(6), members: vec![], nonvoters: vec![], subgroups: vec![ledger, chat].into() };
         let view = view.next(|_| true, &[MemberId(4), MemberId(2)], &[]);
-        let record = RestartRecord::first(view, MemberId(2), false);
+        let hosts = RestartRecord::unknown_hosts(&view);
+        let record = RestartRecord::first(view, hosts, MemberId(2), false);
         let bytes: Vec<u8> = record.encode().into_iter().flat_map(u64::to_le_bytes).collect();
         GroupRecord::parse(&bytes).unwrap()
     }

@@ -351,8 +351,11 @@ impl Node {
     fn note_engine_state(&mut self, handler: &mut impl Handler, progress: Progress) {
         let engine = self.member.engine();
         let is_blocked = engine.is_blocked();
-        if engine.is_changing() && !self.is_change_noted() {
-            self.note_change();
+        if engine.is_changing() {
+            self.count_vote();
+            if !self.is_change_noted() {
+                self.note_change();
+            }
         }
         if self.shared.is_sample_taken() {
             self.look_at_sample();

@@ -306,7 +306,7 @@ fn a_member_that_a_restart_leaves_out_loses_the_records_that_the_group_does_not_
     send_and_finish(join(&scratch, 3, &[1, 2, 3]), "first");
     // It had entered the view, and had logged more of it than the others.
     let view = change_record(&scratch, 3, |_| {}).view;
-    change_record(&scratch, 3, |record| record.enter(view, MemberId(3)));
+    change_record(&scratch, 3, |record| record.enter(view.clone(), RestartRecord::unknown_hosts(&view), MemberId(3)));
     for id in [1, 2] {
         keep_records(&scratch, id, 1);
     }
@@ -342,7 +342,9 @@ fn the_longest_log_is_sent_though_its_member_had_not_caught_up() {
     for id in [1, 2] {
         let view = change_record(&scratch, id, |_| {}).view;
         assert_eq!(view.id, ViewId(2));
-        change_record(&scratch, id, |record| record.enter(view, MemberId(id)));
+        change_record(&scratch, id, |record| {
+            record.enter(view.clone(), RestartRecord::unknown_hosts(&view), MemberId(id))
+        });
     }
     let ending: Vec<_> = join(&scratch, 2, &[1, 2])
         .into_iter()
@@ -380,7 +382,7 @@ fn a_log_that_catches_up_before_and_after_admission_is_complete() {
     }
     change_record(&scratch, 2, |record| {
         let view = spindle::View { id: group.view().id, ..view };
-        record.enter(view, MemberId(2));
+        record.enter(view.clone(), RestartRecord::unknown_hosts(&view), MemberId(2));
     });
     let (_, second) = run(join(&scratch, 1, &[2]).remove(0));
     drop(publisher);

@@ -10,8 +10,13 @@
 //!   disk, and on the disk of a member that was in the view before. A member shows a view to
 //!   others (announces it, or hands over its row) after it is on disk. So if all members of a view
 //!   are back, and none of their disks has a later view, no later view has begun anywhere.
-//! - A restart waits for all members of the base. An operator may give up members that are lost for
-//!   good. The view then begins an [era](ViewId::era).
+//! - INV-ACCEPTED: a view that ends another one is decided when a quorum of its voters has it on disk
+//!   as accepted, or is dead. So a [restart quorum](quorum) has a member that knows of it. The agreement
+//!   of the restart continues that one: its ballots are higher, and its first value is the newest
+//!   accepted view. No process begins that view any more; it is the next base.
+//! - A restart waits for all members of the base, and for a restart quorum only if the others do not come
+//!   for a while. An operator may give up members that are lost for good. The view then begins an
+//!   [era](ViewId::era).
 //! - INV-LEVEL: when a view is proposed, the logs of all members of a subgroup end with the same
 //!   record, on disk. Members whose logs are shorter get the records that they lack first.
 //! - A decided view is on the disk of a majority of the base before it begins. A process that is
@@ -25,6 +30,7 @@
 mod attempt;
 mod ballot;
 mod message;
+mod quorum;
 mod record;
 mod telling;
 
@@ -36,8 +42,9 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
-use attempt::RestartAttempt;
+use attempt::{RestartAttempt, RestartPromise};
 pub use ballot::RestartBallot;
+use core::time::Duration;
 pub use message::RestartMessage;
 pub use record::{LogOrigin, LogState, LongestLog, RestartRecord, RestartView};
 use telling::RestartTeller;
@@ -59,6 +66,11 @@ pub struct RestartSetup {
     pub logs: Vec<LogState>,
     /// The members that an operator has given up.
     pub lost: BTreeSet<MemberId>,
+    /// The host of this process; not 0.
+    pub host: u128,
+    /// How long a restart quorum waits for the other members of the last view, after the newest of its
+    /// processes has come.
+    pub patience: Duration,
 }
 
 /// The receiver of a message.
@@ -104,6 +116,9 @@ pub struct RestartWait {
     /// The members whose logs get records from others, ascending. Empty for a process that does not
     /// lead.
     pub behind: Vec<MemberId>,
+    /// True if the restart goes on without the missing members after [a while](RestartSetup::patience),
+    /// unless the processes that are here turn out to lack something.
+    pub goes_on: bool,
 }
 
 /// The state machine by which a process restarts its group.
@@ -122,10 +137,14 @@ pub struct Restart {
     /// The number of failed attempts, and the time before which no other begins.
     failures: u32,
     not_before: Time,
+    /// When the newest process of a member of the base has come.
+    arrived: Time,
     /// The highest known round.
     round: u64,
     /// The decided view that this process has begun, and the view before.
     begun: Option<(ViewId, RestartView)>,
+    /// The last decision of a restart of which this process has heard.
+    decided: Option<(ViewId, RestartView)>,
     /// True if an earlier process of this member is in a decided view, which the others may have begun.
     is_replaced: bool,
     told: Option<RestartWait>,
@@ -147,7 +166,7 @@ impl Restart {
     pub fn new(setup: RestartSetup, now: Time) -> Restart {
         let record = setup.record.clone();
         let (leads, here, attempt, catching_up, failures, round) = Default::default();
-        let (begun, is_replaced, told, outputs, writes, written) = Default::default();
+        let (begun, decided, is_replaced, told, outputs, writes, written) = Default::default();
         Restart {
             setup,
             record,
@@ -159,8 +178,10 @@ impl Restart {
             catching_up,
             failures,
             not_before: now,
+            arrived: now,
             round,
             begun,
+            decided,
             is_replaced,
             told,
             outputs,
@@ -248,8 +269,8 @@ impl Restart {
             return Time(u64::MAX);
         }
         let resend = self.attempt.as_ref().map_or(Time(u64::MAX), RestartAttempt::resend_at);
-        let begins = if self.leads && self.not_before > self.now { self.not_before } else { Time(u64::MAX) };
-        self.hello_at.min(resend).min(begins)
+        let later = |at: Time| if self.leads && at > self.now { at } else { Time(u64::MAX) };
+        self.hello_at.min(resend).min(later(self.not_before)).min(later(self.goes_on_at()))
     }
 
     /// Continues at the time [`wake_at`](Self::wake_at).
@@ -283,6 +304,9 @@ impl Restart {
             self.here.insert(from.id, Here { process: from, heard: self.now });
         }
         if is_new {
+            if from != self.setup.me && self.record.view.rank_of(from.id).is_some() {
+                self.arrived = self.now;
+            }
             // The disk of this member has the promises of its earlier process.
             self.forget_answers(from.id);
         }
@@ -291,16 +315,20 @@ impl Restart {
                 // A process with an earlier view may wait for members that are not needed.
                 let mine = self.record.view.id;
                 if base < mine {
-                    self.send(RestartTo::Process(from), RestartMessage::Base { view: self.record.view.clone() });
+                    self.send_base(from);
                 } else if base > mine {
                     self.send(RestartTo::Process(from), RestartMessage::Hello { base: mine });
                 }
             }
-            RestartMessage::Base { view } => self.learn_base(view),
-            RestartMessage::Prepare { ballot, base, to } if to == self.setup.me => self.prepare(from, ballot, base),
+            RestartMessage::Base { view, hosts } => self.learn_base(view, hosts),
+            RestartMessage::Prepare { ballot, base, hosts, to } if to == self.setup.me => {
+                self.prepare(from, ballot, base, hosts)
+            }
             RestartMessage::Accept { ballot, value, to } if to == self.setup.me => self.accept(from, ballot, *value),
-            RestartMessage::Promise { base, ballot, accepted, logs, origins } => {
-                self.hear_promise(from, (base, ballot), accepted, logs, origins)
+            RestartMessage::Promise { base, ballot, accepted, logs, origins, said_last, host } => {
+                let accepted = accepted.map(|accepted| *accepted);
+                let promise = RestartPromise { process: from, accepted, logs, origins, said_last, host };
+                self.hear_promise((base, ballot), promise)
             }
             RestartMessage::CatchUp { to, ballot, base, logs, .. } if to == self.setup.me => {
                 self.catch_up(from, ballot, base, logs)
@@ -350,12 +378,14 @@ impl Restart {
             false => Vec::new(),
         };
         missing.sort_unstable();
+        let goes_on = !missing.is_empty() && self.is_enough(|id| self.is_here(id), |_| false);
         RestartWait {
             base: self.record.view.id,
             members: self.record.view.members.len() as u32,
             missing,
             not_lost: self.not_lost(),
             behind: self.attempt.as_ref().map(RestartAttempt::behind).unwrap_or_default(),
+            goes_on,
         }
     }
 
@@ -370,12 +400,12 @@ impl Restart {
     }
 
     /// Takes over a later base, whose decision another process knows.
-    fn learn_base(&mut self, view: View) {
+    fn learn_base(&mut self, view: View, hosts: Vec<u128>) {
         if view.id <= self.record.view.id || view.check().is_err() {
             return;
         }
         self.teller().learns_base(view.id);
-        self.record.learn(view, self.setup.me.id);
+        self.record.learn(view, hosts, self.setup.me.id);
         self.attempt = None;
         self.persist();
     }
@@ -384,6 +414,21 @@ impl Restart {
     fn persist(&mut self) {
         self.outputs.push_back((self.writes, RestartOutput::Persist(Box::new(self.record.clone()))));
         self.writes += 1;
+    }
+
+    /// Sends the decision on the newest view, if this process has heard of it: a process that is in the view can
+    /// begin it as long as it has not voted on the next one.
+    fn send_decided(&mut self, to: Process) {
+        if let Some((base, value)) = self.decided.clone().filter(|(_, value)| value.view.id == self.record.view.id) {
+            self.send(RestartTo::Process(to), RestartMessage::Decided { base, value: Box::new(value) });
+        }
+    }
+
+    /// Sends the newest view that this process knows to be decided.
+    fn send_base(&mut self, to: Process) {
+        self.send_decided(to);
+        let (view, hosts) = (self.record.view.clone(), self.record.hosts.clone());
+        self.send(RestartTo::Process(to), RestartMessage::Base { view, hosts });
     }
 
     fn send(&mut self, to: RestartTo, message: RestartMessage) {

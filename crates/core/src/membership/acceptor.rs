@@ -45,8 +45,9 @@ impl Membership {
             if *rank == self.me {
                 return Acceptor::default();
             }
-            let Acceptor { promised, accepted } = Acceptor::read(*rank, self.everyone.len(), rows);
-            Acceptor { promised: promised.filter(is_credible), accepted: accepted.filter(is_credible) }
+            let Acceptor { promised, accepted, persisted } = Acceptor::read(*rank, self.everyone.len(), rows);
+            let [promised, accepted, persisted] = [promised, accepted, persisted].map(|it| it.filter(is_credible));
+            Acceptor { promised, accepted, persisted }
         };
         acceptors.extend(self.everyone.iter().map(read));
     }
@@ -55,7 +56,10 @@ impl Membership {
     /// correct member writes is ignored.
     pub(super) fn acceptor(&self, rank: Rank, poll: &AgreementPoll<'_>) -> Acceptor {
         match rank {
-            _ if rank == self.me => Acceptor { promised: self.promised, accepted: self.accepted },
+            _ if rank == self.me => {
+                let Membership { promised, accepted, persisted, .. } = *self;
+                Acceptor { promised, accepted, persisted }
+            }
             _ if self.says_nothing(rank) => Acceptor::default(),
             _ => poll.acceptors[rank.index()],
         }
@@ -129,7 +133,28 @@ impl Membership {
         }
         // This is no promise with cuts, and need not be: the leader of the ballot has chosen, and
         // reads no more cuts.
-        self.adopt(ballot, &words, poll.layout, table);
+        self.adopt(ballot, &words, poll, table);
+        true
+    }
+
+    /// Takes the view that this member has accepted and has yet to write to its disk, once. Afterwards
+    /// the driver calls [`note_persisted`](Self::note_persisted).
+    pub(crate) fn take_acceptance(&mut self) -> Option<(Ballot, View)> {
+        self.unwritten.take()
+    }
+
+    /// Notes that the acceptance of a ballot is on this member's disk.
+    pub(crate) fn note_persisted(&mut self, ballot: Ballot) {
+        self.stirred = true;
+        self.on_disk = self.on_disk.max(Some(ballot));
+    }
+
+    /// Acts as an acceptor whose votes count once they are on its disk: shows the newest one.
+    pub(super) fn vote<T: Table>(&mut self, table: &mut T) -> bool {
+        let Some(ballot) = self.on_disk.filter(|_| self.on_disk > self.persisted) else { return false };
+        self.persisted = self.on_disk;
+        self.write(membership::PERSISTED, &[ballot.encode(0)], table);
+        self.wake(Some(ballot.leader), table);
         true
     }
 

@@ -12,7 +12,7 @@ use super::touch::Touch;
 use crate::ids::{Rank, Time, ViewId};
 use crate::mutation::mutation;
 use crate::table::Table;
-use crate::view::View;
+use crate::view::{SubgroupSpec, View};
 use crate::wire::layout::{Layout, membership};
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
@@ -71,6 +71,14 @@ pub(crate) struct Membership {
     /// The ballots in this member's row.
     pub(super) promised: Option<Ballot>,
     pub(super) accepted: Option<Ballot>,
+    /// True if an acceptance counts once it is on the disk of its member: a subgroup of the view is
+    /// logged.
+    pub(super) persists: bool,
+    /// The newest acceptance that is on this member's disk, and the one in this member's row.
+    pub(super) on_disk: Option<Ballot>,
+    pub(super) persisted: Option<Ballot>,
+    /// The acceptance that the driver has yet to write to the disk.
+    pub(super) unwritten: Option<(Ballot, View)>,
     /// The slot of this member's row for the next value.
     pub(super) slot: u64,
     /// The slot of the value that this member has accepted.
@@ -165,6 +173,10 @@ impl Membership {
             proposed: ProposedChanges::default(),
             promised: None,
             accepted: None,
+            persists: view.subgroups.iter().any(SubgroupSpec::is_logged),
+            on_disk: None,
+            persisted: None,
+            unwritten: None,
             slot: 0,
             accepted_slot: 0,
             turns: Turns::default(),
@@ -307,6 +319,7 @@ impl Membership {
         let poll = AgreementPoll { now, view, layout, agreeing, acceptors };
         changed |= self.accept(&poll, table);
         changed |= self.promise(&poll, table);
+        changed |= self.vote(table);
         let (led, wake_at) = self.lead(&poll, table);
         changed |= led;
         changed |= self.count(&poll, table);

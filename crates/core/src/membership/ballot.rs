@@ -42,6 +42,8 @@ pub(crate) struct Acceptor {
     /// The effective promise: the higher one of the words `PROMISED` and `ACCEPTED`.
     pub(crate) promised: Option<Ballot>,
     pub(crate) accepted: Option<Ballot>,
+    /// The newest acceptance that is on the member's disk.
+    pub(crate) persisted: Option<Ballot>,
 }
 
 impl Acceptor {
@@ -52,7 +54,7 @@ impl Acceptor {
         let first = mutation!(AcceptedReadFirst).then(|| read(membership::ACCEPTED));
         let promised = read(membership::PROMISED);
         let accepted = first.unwrap_or_else(|| read(membership::ACCEPTED));
-        Acceptor { promised: promised.max(accepted), accepted }
+        Acceptor { promised: promised.max(accepted), accepted, persisted: read(membership::PERSISTED) }
     }
 }
 

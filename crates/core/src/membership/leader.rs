@@ -68,7 +68,7 @@ impl Membership {
         match self.choose(poll, self.deadlines(), table) {
             Ok(words) => {
                 let ballot = self.promised.expect("a leader has promised its ballot");
-                self.adopt(ballot, &words, poll.layout, table);
+                self.adopt(ballot, &words, poll, table);
                 (true, None)
             }
             Err(Waits::Until(Time(u64::MAX)) | Waits::ForOthers) => (took, None),
@@ -126,11 +126,15 @@ impl Membership {
     /// Decides a ballot if a quorum has accepted it. Any member may count.
     pub(super) fn count<T: Table>(&mut self, poll: &AgreementPoll<'_>, table: &mut T) -> bool {
         let of = |rank: &Rank| self.acceptor(*rank, poll);
-        let mut ballots: Vec<Ballot> = self.counted().iter().filter_map(|rank| of(&rank).accepted).collect();
+        let vote = |rank: &Rank| match self.persists && !mutation!(AcceptedUnwritten) {
+            true => of(rank).persisted,
+            false => of(rank).accepted,
+        };
+        let mut ballots: Vec<Ballot> = self.counted().iter().filter_map(|rank| vote(&rank)).collect();
         ballots.sort_unstable();
         ballots.dedup();
         for ballot in ballots.into_iter().rev() {
-            let shows = |rank: &Rank| of(rank).accepted == Some(ballot) && poll.agreeing.has(*rank);
+            let shows = |rank: &Rank| vote(rank) == Some(ballot) && poll.agreeing.has(*rank);
             let with = self.counted().iter().filter(shows).count();
             let is_silent = |rank: &Rank| {
                 !shows(rank) && (of(rank).promised <= Some(ballot) || mutation!(DeadWithHigherPromiseCounts))
@@ -162,8 +166,12 @@ impl Membership {
     }
 
     /// Accepts a value: copies it into this member's row, and then sets `ACCEPTED`, with the
-    /// implied promise.
-    pub(super) fn adopt<T: Table>(&mut self, ballot: Ballot, words: &[u64], layout: &Layout, table: &mut T) {
+    /// implied promise. In a view with logged subgroups it counts once it is on the disk.
+    pub(super) fn adopt<T: Table>(&mut self, ballot: Ballot, words: &[u64], poll: &AgreementPoll<'_>, table: &mut T) {
+        let layout = poll.layout;
+        if self.persists {
+            self.unwritten = proposal::decode(words, poll.view).map(|value| (ballot, value.next));
+        }
         let word = ballot.encode(self.slot);
         self.promised = self.promised.max(Some(ballot));
         (self.accepted, self.accepted_slot) = (Some(ballot), self.slot);

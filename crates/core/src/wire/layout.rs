@@ -66,6 +66,9 @@ pub mod membership {
     pub const NEXT_VIEW: u64 = 104;
     /// Offset of that row, in bytes, in the memory of which this row is a range.
     pub const NEXT_AT: u64 = 112;
+    /// The ballot of the newest acceptance that is on the member's disk, in a view with logged
+    /// subgroups: there the agreement counts this word in place of [`ACCEPTED`].
+    pub const PERSISTED: u64 = 120;
     /// The first word of the bits of members that this member suspects by its own observation. They
     /// are hints, which may be taken back.
     pub const SUSPECTED: u64 = 128;

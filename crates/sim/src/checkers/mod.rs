@@ -3,6 +3,7 @@
 //! The simulator reports each event to a checker when it occurs, and the checker returns a
 //! [`Violation`] if the event is not permitted. A checker never looks into an engine. It looks only
 //! at the [`Ledger`](crate::ledger::Ledger), at memory, and at the output of engines.
+pub mod accepted_on_disk;
 pub mod atomicity;
 pub mod bounded;
 pub mod clock_bound;

@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_view_that_is_not_on_disk_is_found() {
         let view = View { id: ViewId(1), members: vec![MemberId(1)], nonvoters: vec![], subgroups: vec![].into() };
-        let record = RestartRecord::first(view.clone(), MemberId(1), true);
+        let record = RestartRecord::first(view.clone(), vec![1], MemberId(1), true);
         is_recorded(Some(&record), &view).unwrap();
         assert!(is_recorded(Some(&record), &View { id: ViewId(2), ..view.clone() }).is_err());
         assert!(is_recorded(None, &view).is_err());
@@ -122,10 +122,12 @@ mod tests {
     #[test]
     fn an_answer_that_is_not_on_disk_is_found() {
         let view = View { id: ViewId(1), members: vec![MemberId(1)], nonvoters: vec![], subgroups: vec![].into() };
-        let mut record = RestartRecord::first(view, MemberId(1), true);
+        let mut record = RestartRecord::first(view, vec![1], MemberId(1), true);
         let ballot = RestartBallot { round: 1, leader: MemberId(1), nonce: 1 };
         let base = ViewId(1);
-        let promise = RestartMessage::Promise { base, ballot, accepted: None, logs: vec![], origins: vec![] };
+        let (logs, origins) = Default::default();
+        let promise =
+            RestartMessage::Promise { base, ballot, accepted: None, logs, origins, said_last: false, host: 1 };
         assert!(is_true(&promise, None).is_err() && is_true(&promise, Some(&record)).is_err());
         record.promised = ballot;
         is_true(&promise, Some(&record)).unwrap();

@@ -55,11 +55,17 @@ pub enum RestartBroken {
     ReportedEarly,
     /// A log keeps records behind the end of an epoch, where they are logged before delivery.
     LogUncut,
+    /// The vote of a member counts before it is on its disk.
+    VotesUnwritten,
+    /// A process says that it begins no view any more before that is on its disk.
+    SaysUnwritten,
+    /// A process that has voted in a restart says afterwards that it begins no view any more.
+    SaysAfterVote,
 }
 
 impl RestartBroken {
     /// All broken duties.
-    pub const ALL: [RestartBroken; 7] = [
+    pub const ALL: [RestartBroken; 10] = [
         RestartBroken::ShownEarly,
         RestartBroken::BegunEarly,
         RestartBroken::JoinsWithoutRecord,
@@ -67,6 +73,9 @@ impl RestartBroken {
         RestartBroken::LogsAtOnce,
         RestartBroken::ReportedEarly,
         RestartBroken::LogUncut,
+        RestartBroken::VotesUnwritten,
+        RestartBroken::SaysUnwritten,
+        RestartBroken::SaysAfterVote,
     ];
 }
 
@@ -105,6 +114,8 @@ pub struct RestartScene {
     pub gaps: bool,
     /// True if the operator also gives up members that are down and have a disk.
     pub hasty: bool,
+    /// How long a restart quorum waits for the other members.
+    pub go_on_ns: u64,
     /// How long the operator waits before it gives up members.
     pub patience_ns: u64,
     /// The faults, by ascending time.
@@ -157,6 +168,7 @@ impl RestartScene {
             crash_one_in: if random.one_in(2) { 0 } else { random.range(3, 30) },
             gaps: random.one_in(4),
             hasty: random.one_in(3),
+            go_on_ns: [0, S, 5 * S, 20 * S][(mix(seed ^ 0x90_0e) % 4) as usize],
             patience_ns: random.range(3, 10) * S,
             faults,
             calm_ns,

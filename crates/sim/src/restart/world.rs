@@ -1,4 +1,5 @@
 //! A run: processes, disks, logs, messages in flight and faults, in the order of virtual time.
+mod agreement;
 mod checks;
 mod epoch_ends;
 mod faults;
@@ -14,6 +15,7 @@ use crate::checkers::restart_chain::RestartChain;
 use crate::checkers::restart_history::RestartHistory;
 use crate::checkers::{Checked, Invariant, Violation};
 use crate::random::{Random, mix};
+use agreement::Votes;
 pub use outcome::{RestartCounts, RestartOutcome};
 use spindle_core::control::{LogState, Restart, RestartMessage, RestartRecord, RestartView};
 use spindle_core::{Durability, MemberId, Position, Process, Rank, SubgroupSpec, Time, View, ViewId};
@@ -150,6 +152,8 @@ enum RecordWrite {
     Enter(usize),
     /// A member continues in the next view.
     Next(usize),
+    /// A member votes for the next view.
+    Vote { view: usize, ballot: usize },
     /// A log has caught up.
     CaughtUp,
 }
@@ -215,6 +219,8 @@ struct GroupView {
     /// Members that come from the view before, by nonce.
     stayed: BTreeSet<u32>,
     begun: BTreeSet<u32>,
+    /// The agreement on the view after it.
+    votes: Votes,
     next: Option<usize>,
     /// By log, the number of messages before the view.
     start: Vec<usize>,
@@ -339,7 +345,8 @@ impl<'s> RestartWorld<'s> {
         let mut processes = vec![];
         for seat in 0..self.scene.members as usize {
             let process = self.new_process(seat);
-            let record = RestartRecord::first(view.clone(), process.id, true);
+            let hosts = self.scene.hosts.iter().take(view.members.len()).map(|host| u128::from(*host) + 1).collect();
+            let record = RestartRecord::first(view.clone(), hosts, process.id, true);
             self.seats[seat].disk.record = Some(record.clone());
             let logs = self.scene.logs as usize;
             let (at, floor, lacks) = (vec![0; logs], vec![0; logs], vec![None; logs]);
@@ -519,8 +526,8 @@ impl RunningMember {
 
 impl GroupView {
     fn new(view: View, processes: Vec<Process>, start: Vec<usize>) -> GroupView {
-        let (restart, stayed, begun, next, silent, wanted) = Default::default();
-        GroupView { view, processes, restart, stayed, begun, next, start, silent, wanted }
+        let (restart, stayed, begun, votes, next, silent, wanted) = Default::default();
+        GroupView { view, processes, restart, stayed, begun, votes, next, start, silent, wanted }
     }
 
     fn names(&self, nonce: u32) -> bool {

@@ -2,12 +2,12 @@
 //! their own pace. A disk loses what it has not written when its process crashes.
 use super::{Event, World};
 use crate::checkers::durable_prefix::{DurablePrefix, LoggedRecord};
-use crate::checkers::{Checked, clock_bound, deliver_durable};
+use crate::checkers::{Checked, accepted_on_disk, clock_bound, deliver_durable};
 use crate::random::mix;
 use crate::seat::Seat;
 use spindle_core::view::Durability;
-use spindle_core::{Position, Rank, SubgroupId, View};
-use std::collections::BTreeMap;
+use spindle_core::{Ballot, Position, Rank, SubgroupId, View};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The longest time of a write and a sync of a slow disk, in ns.
 const SLOW_NS: u64 = 3_000_000;
@@ -40,6 +40,8 @@ struct MemberLogState {
 pub(super) struct Logs {
     lists: BTreeMap<SubgroupId, DurablePrefix>,
     logs: BTreeMap<(usize, SubgroupId), MemberLogState>,
+    /// The acceptances on the disks of members.
+    accepted: BTreeSet<(Seat, Ballot)>,
 }
 
 impl World<'_> {
@@ -133,6 +135,49 @@ impl World<'_> {
         Ok(())
     }
 
+    /// Begins to write what the engine at `seat` has accepted, if its vote counts on disk only.
+    pub(super) fn write_acceptance(&mut self, seat: Seat) {
+        let process = self.process_of(seat);
+        let accepted = self.stages[seat.stage].member_mut(seat.rank).engine.take_acceptance();
+        let Some((ballot, next)) = accepted.filter(|_| self.processes[process].life.is_alive()) else { return };
+        note!(self, "{seat} accepts view {} by ballot {}.{}", next.id, ballot.leader, ballot.round);
+        let at = self.now + 1 + self.write_ns(process, u64::from(ballot.round));
+        self.push(at, Event::Accepted(seat, ballot));
+    }
+
+    /// How long a disk takes for the next write, in ns.
+    fn write_ns(&self, process: usize, what: u64) -> u64 {
+        let is_slow = mix(self.plan.seed ^ 0xd15c ^ process as u64).is_multiple_of(3);
+        let longest = if is_slow { SLOW_NS } else { FAST_NS };
+        mix(self.plan.seed ^ mix(self.now ^ process as u64 ^ what)) % longest
+    }
+
+    /// The acceptance of a ballot is on the disk of the process at `seat`.
+    pub(super) fn accepted(&mut self, seat: Seat, ballot: Ballot) {
+        self.logs.accepted.insert((seat, ballot));
+        self.outcome.counts.acceptances += 1;
+        if let Some(member) = self.stages[seat.stage].members[seat.rank.index()].as_mut() {
+            member.engine.note_persisted_acceptance(ballot);
+            self.wake(seat);
+        }
+    }
+
+    /// Checks that the decision which the engine at `seat` knows is on enough disks.
+    pub(super) fn check_decision_on_disk(&self, seat: Seat) -> Checked {
+        let stage = &self.stages[seat.stage];
+        let Some(decision) = stage.member(seat.rank).engine.decision() else { return Ok(()) };
+        if !stage.view.subgroups.iter().any(|spec| spec.is_logged()) {
+            return Ok(());
+        }
+        let voters: Vec<Seat> =
+            stage.view.ranks().filter(|rank| stage.view.is_voter(*rank)).map(|rank| Seat { rank, ..seat }).collect();
+        let has_it = |voter: &&Seat| self.logs.accepted.contains(&(**voter, decision.ballot));
+        let has_ended = |voter: &&Seat| !self.processes[self.process_of(**voter)].life.is_alive();
+        let with = voters.iter().filter(has_it).count();
+        let dead = voters.iter().filter(|voter| !has_it(voter) && has_ended(voter)).count();
+        accepted_on_disk::is_quorum(decision.ballot, with, dead, voters.len())
+    }
+
     /// Begins to write what waits, if the disk is idle.
     fn write_log(&mut self, process: usize, subgroup: SubgroupId) {
         let me = self.plan.members[process].id;
@@ -142,9 +187,7 @@ impl World<'_> {
             return;
         }
         log.writing = list.last(me);
-        let is_slow = mix(self.plan.seed ^ 0xd15c ^ process as u64).is_multiple_of(3);
-        let longest = if is_slow { SLOW_NS } else { FAST_NS };
-        let at = self.now + 1 + mix(self.plan.seed ^ mix(self.now ^ process as u64)) % longest;
+        let at = self.now + 1 + self.write_ns(process, 0);
         self.push(at, Event::Synced(process, subgroup));
     }
 

@@ -86,6 +86,7 @@ impl World<'_> {
         }
         self.told.delivered = delivered;
         self.append(seat, carried as u64)?;
+        self.write_acceptance(seat);
         self.believe(seat, &actions[..carried])?;
         Ok(posts)
     }

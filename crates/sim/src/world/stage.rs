@@ -211,6 +211,7 @@ fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<WordMeaning> {
     name(membership::PROMISED, WordMeaning::Promised);
     name(membership::ACCEPTED, WordMeaning::Accepted);
     name(membership::DECIDED, WordMeaning::Decided);
+    name(membership::PERSISTED, WordMeaning::Membership("with its acceptance on disk", None));
     name(membership::ENDED, WordMeaning::Membership("through with the view", Some(InstallStep::Ends)));
     for i in 0..view.members.len().div_ceil(64) as u64 {
         name(membership::SUSPECTED + 8 * i, WordMeaning::Suspected);

@@ -65,6 +65,7 @@ impl World<'_> {
             return Ok(());
         }
         self.note_epoch_ends(seat);
+        self.check_decision_on_disk(seat)?;
         let Some(decision) = self.stages[seat.stage].member(seat.rank).engine.decision() else { return Ok(()) };
         let spindle_core::Decision { ballot, next, trims, .. } = decision;
         let ids: Vec<String> = next.members.iter().map(|id| format!("#{id}")).collect();

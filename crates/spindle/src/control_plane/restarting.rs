@@ -46,7 +46,8 @@ impl RestartDriver {
         lost: BTreeSet<MemberId>,
         now: Time,
     ) -> RestartDriver {
-        let setup = RestartSetup { me, record: old.record().clone(), logs: old.states().to_vec(), lost };
+        let (record, logs, host) = (old.record().clone(), old.states().to_vec(), 0);
+        let setup = RestartSetup { me, record, logs, lost, host, patience: Duration::MAX };
         let (leaders, begun, decided, behind, failed) = Default::default();
         let (inner, incarnation) = (Restart::new(setup, now), old.incarnation());
         // Groups with one name, such as one that is restored from a backup of the other, restart apart.

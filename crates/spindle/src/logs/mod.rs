@@ -133,7 +133,7 @@ impl Logs {
                 }
                 // The members that restart the group have the view on disk.
                 if restart.is_none() {
-                    record.enter(view.clone(), me);
+                    record.enter(view.clone(), RestartRecord::unknown_hosts(view), me);
                 }
                 (store, record)
             }
@@ -147,7 +147,8 @@ impl Logs {
                 let payloads = PayloadKind::Messages;
                 let identity = Identity { group: terms.group.clone(), member: me.0, incarnation, payloads };
                 let store = Store::open(disk, &identity, terms.log.files())?;
-                (store, RestartRecord::first(view.clone(), me, view.id == ViewId(1)))
+                let hosts = RestartRecord::unknown_hosts(view);
+                (store, RestartRecord::first(view.clone(), hosts, me, view.id == ViewId(1)))
             }
         };
         let mut numbers = vec![];
@@ -199,7 +200,7 @@ impl Logs {
 
     /// Orders to write `view`, which was decided, to the disk.
     pub(crate) fn record(&mut self, view: &View) {
-        self.record.learn(view.clone(), self.me);
+        self.record.learn(view.clone(), RestartRecord::unknown_hosts(view), self.me);
         self.share_origins();
         self.order();
     }

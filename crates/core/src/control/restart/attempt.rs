@@ -36,11 +36,13 @@ pub(super) struct RestartAttempt {
 
 /// The promise of a member.
 #[derive(Clone, Debug)]
-struct RestartPromise {
-    process: Process,
-    accepted: Option<(RestartBallot, RestartView)>,
-    logs: Vec<LogState>,
-    origins: Vec<LogOrigin>,
+pub(super) struct RestartPromise {
+    pub(super) process: Process,
+    pub(super) accepted: Option<(RestartBallot, RestartView)>,
+    pub(super) logs: Vec<LogState>,
+    pub(super) origins: Vec<LogOrigin>,
+    pub(super) said_last: bool,
+    pub(super) host: u128,
 }
 
 /// A leader's next step, once it has the promises of all members.
@@ -98,7 +100,8 @@ impl Restart {
     fn may_begin(&self) -> bool {
         let is_left = self.needed().next().is_some();
         let is_complete = self.needed().all(|id| self.is_here(id)) || mutation!(RestartsWithout);
-        is_left && is_complete && self.now >= self.not_before && self.not_lost().is_empty()
+        let goes_on = || self.now >= self.goes_on_at() && self.is_enough(|id| self.is_here(id), |_| false);
+        is_left && (is_complete || goes_on()) && self.now >= self.not_before && self.not_lost().is_empty()
     }
 
     fn begin_attempt(&mut self) {
@@ -137,7 +140,11 @@ impl Restart {
                     let (logs, cards) = (logs.clone(), Vec::new());
                     RestartMessage::CatchUp { to, ballot, base, logs, cards }
                 }
-                (None, None) => RestartMessage::Prepare { to, ballot, base: self.record.view.clone() },
+                (None, None) => {
+                    self.send_decided(to);
+                    let (base, hosts) = (self.record.view.clone(), self.record.hosts.clone());
+                    RestartMessage::Prepare { to, ballot, base, hosts }
+                }
             };
             self.send(RestartTo::Process(to), message);
         }
@@ -152,7 +159,7 @@ impl Restart {
                 let (base, value) = (self.record.view.id, value.clone());
                 return self.announce(base, value);
             }
-        } else if self.needed().all(|id| attempt.promised.contains_key(&id)) || mutation!(RestartsWithout) {
+        } else if self.is_promised(&attempt) || mutation!(RestartsWithout) {
             let was_behind = core::mem::take(&mut attempt.behind);
             match self.choose(&attempt) {
                 None => return self.fail(),
@@ -170,6 +177,9 @@ impl Restart {
                     self.send_attempt(&attempt);
                 }
             }
+        } else {
+            // Another member has come, whose log may be longer.
+            attempt.behind.clear();
         }
         if self.now >= attempt.resend_at() {
             attempt.sent = self.now;
@@ -178,10 +188,33 @@ impl Restart {
         self.attempt = Some(attempt);
     }
 
-    /// True if these members are enough to decide: a majority of the base, or all that are left.
+    /// True if the promises of an attempt are enough: those of all members, or those of all that are here,
+    /// if they are a restart quorum and have all that is durable.
+    fn is_promised(&self, attempt: &RestartAttempt) -> bool {
+        if self.needed().all(|id| attempt.promised.contains_key(&id)) {
+            return true;
+        }
+        let of = |id: MemberId| attempt.promised.get(&id);
+        let has_all = |spec: &SubgroupSpec| {
+            let mut members = spec.members.iter().filter_map(|rank| of(self.record.view.members[rank.index()]));
+            spec.members.is_empty() || members.any(|promise| promise.origins.is_empty())
+        };
+        let said_last = |id| of(id).is_none_or(|promise| promise.said_last);
+        self.now >= self.goes_on_at()
+            && self.needed().all(|id| of(id).is_some() || !self.is_here(id))
+            && self.is_enough(|id| of(id).is_some(), said_last)
+            && self.record.view.subgroups.iter().filter(|spec| spec.is_logged()).all(has_all)
+    }
+
+    /// True if these members are enough to decide: a majority of the voters, or all that are left.
     fn is_quorum(&self, accepted: &BTreeSet<MemberId>) -> bool {
+        let view = &self.record.view;
+        let voters = || view.ranks().filter(|rank| view.is_voter(*rank)).map(|rank| view.members[rank.index()]);
         match self.setup.lost.is_empty() {
-            true => 2 * accepted.len() > self.record.view.members.len() || mutation!(RestartDecidesAlone),
+            true => {
+                2 * voters().filter(|id| accepted.contains(id)).count() > voters().count()
+                    || mutation!(RestartDecidesAlone)
+            }
             false => self.needed().all(|id| accepted.contains(&id)),
         }
     }
@@ -229,7 +262,8 @@ impl Restart {
         let members = view.members.iter().map(|id| attempt.promised.get(id).map(|promise| promise.process));
         let members = members.collect::<Option<Vec<Process>>>()?;
         view.check().ok()?;
-        Some(Choice::Propose(RestartView { view, members, logs }))
+        let hosts = view.members.iter().map(|id| attempt.promised.get(id).map_or(0, |promise| promise.host)).collect();
+        Some(Choice::Propose(RestartView { view, hosts, members, logs }))
     }
 
     /// Gives up the attempt, which has failed.
@@ -256,8 +290,8 @@ impl Restart {
         }
     }
 
-    pub(super) fn prepare(&mut self, from: Process, ballot: RestartBallot, base: View) {
-        self.learn_base(base.clone());
+    pub(super) fn prepare(&mut self, from: Process, ballot: RestartBallot, base: View, hosts: Vec<u128>) {
+        self.learn_base(base.clone(), hosts);
         if !self.votes_on(from, base.id) {
             return;
         }
@@ -281,6 +315,8 @@ impl Restart {
             accepted: self.record.accepted.clone().map(Box::new),
             logs: self.setup.logs.clone(),
             origins: self.record.origins.clone(),
+            said_last: self.record.said_last,
+            host: self.setup.host,
         };
         self.send(RestartTo::Process(to), promise);
     }
@@ -295,9 +331,12 @@ impl Restart {
         }
         self.defer(ballot);
         self.catching_up = Some((from, ballot));
-        let is_behind = |log: &LongestLog| !self.setup.logs.contains(&log.state);
-        if logs.iter().any(is_behind) {
-            self.outputs.push_back((self.writes, RestartOutput::CatchUp(logs)));
+        // A leader that has heard no later promise may ask for less than this process has reported since.
+        let last = |name: &str| self.setup.logs.iter().find(|log| log.name == name).and_then(|log| log.last);
+        let is_behind = |log: &LongestLog| last(&log.state.name) < log.state.last || mutation!(RestartCutsBack);
+        let behind: Vec<LongestLog> = logs.into_iter().filter(is_behind).collect();
+        if !behind.is_empty() {
+            self.outputs.push_back((self.writes, RestartOutput::CatchUp(behind)));
         }
         self.promise(from, ballot);
     }
@@ -322,8 +361,7 @@ impl Restart {
     fn votes_on(&mut self, from: Process, base: ViewId) -> bool {
         let newest = &self.record.view;
         if base < newest.id {
-            let view = newest.clone();
-            self.send(RestartTo::Process(from), RestartMessage::Base { view });
+            self.send_base(from);
             return false;
         }
         base == newest.id && newest.rank_of(self.setup.me.id).is_some()
@@ -342,20 +380,13 @@ impl Restart {
         }
     }
 
-    pub(super) fn hear_promise(
-        &mut self,
-        from: Process,
-        (base, ballot): (ViewId, RestartBallot),
-        accepted: Option<Box<(RestartBallot, RestartView)>>,
-        logs: Vec<LogState>,
-        origins: Vec<LogOrigin>,
-    ) {
+    pub(super) fn hear_promise(&mut self, (base, ballot): (ViewId, RestartBallot), promise: RestartPromise) {
         let is_mine = |attempt: &&mut RestartAttempt| attempt.ballot == ballot && attempt.value.is_none();
         let is_current = base == self.record.view.id;
         if let Some(attempt) = self.attempt.as_mut().filter(is_mine).filter(|_| is_current) {
-            let promise = RestartPromise { process: from, accepted: accepted.map(|accepted| *accepted), logs, origins };
-            let has_moved = attempt.promised.get(&from.id).is_some_and(|before| before.logs != promise.logs);
-            attempt.promised.insert(from.id, promise);
+            let id = promise.process.id;
+            let has_moved = attempt.promised.get(&id).is_some_and(|before| before.logs != promise.logs);
+            attempt.promised.insert(id, promise);
             if has_moved {
                 attempt.moved = self.now;
             }
@@ -400,10 +431,14 @@ impl Restart {
         let has_voted = newest == value.view.id && self.record.promised != RestartBallot::default();
         let is_in = value.members.contains(&self.setup.me) && (!has_voted || mutation!(RestartBeginsLate));
         self.teller().decided(&value, is_in);
-        self.is_replaced = !is_in && value.view.rank_of(self.setup.me.id).is_some();
+        if !value.members.is_empty() {
+            self.decided = Some((base, value.clone()));
+        }
+        // A view that was accepted while the group ran has no process that could have begun it and is here.
+        self.is_replaced = !is_in && !value.members.is_empty() && value.view.rank_of(self.setup.me.id).is_some();
         if newest != value.view.id {
             self.attempt = None;
-            self.record.learn(value.view.clone(), self.setup.me.id);
+            self.record.learn(value.view.clone(), value.hosts.clone(), self.setup.me.id);
             self.persist();
         }
         if is_in {

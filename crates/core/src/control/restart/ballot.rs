@@ -1,16 +1,26 @@
 //! The ballots of a restart, as words.
 use crate::ids::MemberId;
+use crate::membership::Ballot;
 use alloc::vec::Vec;
 
 /// An attempt to restart. Ballots are ordered by round; no two processes have the same one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct RestartBallot {
-    /// The number of the attempt, from 1. Round 0 is below all attempts.
+    /// The number of the attempt, from 1. Round 0 has the ballots of the agreement that ends a view while the
+    /// group runs.
     pub round: u64,
     /// The member that leads it.
     pub leader: MemberId,
     /// The nonce of its process: a member that is started again leads other attempts.
     pub nonce: u32,
+}
+
+impl RestartBallot {
+    /// Returns the ballot of a view that was accepted while the group ran: it is below those of all
+    /// attempts to restart, and ordered as the ballots of the agreement are.
+    pub fn of_agreement(ballot: Ballot) -> RestartBallot {
+        RestartBallot { round: 0, leader: MemberId(ballot.encode(0)), nonce: 0 }
+    }
 }
 
 impl Default for RestartBallot {

@@ -20,6 +20,8 @@ pub enum RestartMessage {
     Base {
         /// A decided view.
         view: View,
+        /// The hosts of its members.
+        hosts: Vec<u128>,
     },
     /// Asks a member of the base to accept no lower ballot, and to return what it has accepted.
     Prepare {
@@ -29,6 +31,8 @@ pub enum RestartMessage {
         ballot: RestartBallot,
         /// The view after which the group continues.
         base: View,
+        /// The hosts of its members.
+        hosts: Vec<u128>,
     },
     /// The answer to [`Prepare`](RestartMessage::Prepare).
     Promise {
@@ -42,6 +46,10 @@ pub enum RestartMessage {
         logs: Vec<LogState>,
         /// As in [`RestartRecord`](super::RestartRecord).
         origins: Vec<LogOrigin>,
+        /// As in [`RestartRecord`](super::RestartRecord).
+        said_last: bool,
+        /// The host of the sender.
+        host: u128,
     },
     /// Asks a member of the base to get the records that its logs lack from processes that have
     /// them, and to send another [`Promise`](RestartMessage::Promise) with its logs.
@@ -106,22 +114,26 @@ impl RestartMessage {
         let mut out = vec![];
         match self {
             RestartMessage::Hello { base } => out.extend([HELLO, base.0]),
-            RestartMessage::Base { view } => {
+            RestartMessage::Base { view, hosts } => {
                 out.push(BASE);
                 record::put_view(&mut out, view);
+                record::put_hosts(&mut out, hosts);
             }
-            RestartMessage::Prepare { to, ballot, base } => {
+            RestartMessage::Prepare { to, ballot, base, hosts } => {
                 out.push(PREPARE);
                 record::put_process(&mut out, *to);
                 put_ballot(&mut out, *ballot);
                 record::put_view(&mut out, base);
+                record::put_hosts(&mut out, hosts);
             }
-            RestartMessage::Promise { base, ballot, accepted, logs, origins } => {
+            RestartMessage::Promise { base, ballot, accepted, logs, origins, said_last, host } => {
                 out.extend([PROMISE, base.0]);
                 put_ballot(&mut out, *ballot);
                 record::put_accepted(&mut out, accepted.as_deref());
                 record::put_logs(&mut out, logs);
                 record::put_origins(&mut out, origins);
+                out.push(u64::from(*said_last));
+                record::put_hosts(&mut out, &[*host]);
             }
             RestartMessage::CatchUp { to, ballot, base, logs, cards } => {
                 out.push(CATCH_UP);
@@ -159,10 +171,14 @@ impl RestartMessage {
         let from = &mut &words[..];
         let message = match take_word(from)? {
             HELLO => RestartMessage::Hello { base: ViewId(take_word(from)?) },
-            BASE => RestartMessage::Base { view: record::view(from)? },
+            BASE => {
+                let view = record::view(from)?;
+                RestartMessage::Base { hosts: record::hosts(from, &view)?, view }
+            }
             PREPARE => {
                 let to = record::process(from)?;
-                RestartMessage::Prepare { to, ballot: ballot(from)?, base: record::view(from)? }
+                let (ballot, base) = (ballot(from)?, record::view(from)?);
+                RestartMessage::Prepare { to, ballot, hosts: record::hosts(from, &base)?, base }
             }
             PROMISE => RestartMessage::Promise {
                 base: ViewId(take_word(from)?),
@@ -170,6 +186,8 @@ impl RestartMessage {
                 accepted: record::accepted(from)?.map(Box::new),
                 logs: record::logs(from)?,
                 origins: record::origins(from)?,
+                said_last: record::flag(from)?,
+                host: record::host(from)?,
             },
             CATCH_UP => RestartMessage::CatchUp {
                 to: record::process(from)?,

@@ -2,6 +2,7 @@
 use super::ballot::{RestartBallot, ballot, put_ballot, take_word};
 use crate::ids::{MemberId, Position, Process, ViewId};
 use crate::limits::{ADDRESS_BYTES_MAX, MEMBERS_MAX, NAME_BYTES_MAX, SUBGROUPS_MAX};
+use crate::membership::Ballot;
 use crate::membership::proposal::{encode_bytes, encode_name};
 use crate::view::View;
 use crate::wire::Card;
@@ -55,14 +56,19 @@ pub struct LongestLog {
     pub holders: Vec<Process>,
 }
 
-/// The view with which a group continues after a restart.
+/// A view that follows the last one: the group continues with it after a restart, or a member accepted it
+/// while the group ran.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RestartView {
     /// The view.
     pub view: View,
-    /// Its processes, in its order.
+    /// The hosts of its members, in its order; 0: unknown. Members with the same number share memory.
+    pub hosts: Vec<u128>,
+    /// Its processes, in its order. Empty if it was accepted while the group ran: no process begins it any
+    /// more, and the next restart continues after it.
     pub members: Vec<Process>,
-    /// The last record of each logged subgroup, which the logs of all its members have.
+    /// The last record of each logged subgroup, which the logs of all its members have. Empty, too, if it
+    /// was accepted while the group ran.
     pub logs: Vec<LogState>,
 }
 
@@ -72,6 +78,11 @@ pub struct RestartView {
 pub struct RestartRecord {
     /// The newest view that this member knows to be decided.
     pub view: View,
+    /// The hosts of its members, in its order; 0: unknown.
+    pub hosts: Vec<u128>,
+    /// True if the last process of this member may have said that it writes nothing more. Others may have
+    /// counted it as dead.
+    pub said_last: bool,
     /// The logs of this member that do not begin with the first message of their subgroups.
     pub origins: Vec<LogOrigin>,
     /// The highest promised ballot for the view after it.
@@ -85,43 +96,56 @@ const CARD_BYTES_MAX: usize = 2 * ADDRESS_BYTES_MAX;
 /// The most origins of one log that a record keeps.
 const ORIGINS_MAX: usize = 8;
 /// The version of the encoding.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 impl RestartRecord {
-    /// Returns the record of a member `me` whose first view is `view`. `is_first` says that the group
-    /// begins with this view.
-    pub fn first(view: View, me: MemberId, is_first: bool) -> RestartRecord {
+    /// Returns the hosts of the members of a view, if none is known. A restart then waits for all members.
+    pub fn unknown_hosts(view: &View) -> Vec<u128> {
+        vec![0; view.members.len()]
+    }
+
+    /// Returns the record of a member `me` whose first view is `view`, on these hosts. `is_first` says that
+    /// the group begins with this view.
+    pub fn first(view: View, hosts: Vec<u128>, me: MemberId, is_first: bool) -> RestartRecord {
         let origin = |name: &String| LogOrigin { name: name.clone(), since: view.id };
         let origins = match is_first {
             true => Vec::new(),
             false => logged(&view, me).map(origin).collect(),
         };
-        RestartRecord { view, origins, promised: RestartBallot::default(), accepted: None }
+        let (promised, accepted) = Default::default();
+        RestartRecord { view, hosts, said_last: false, origins, promised, accepted }
+    }
+
+    /// Notes that this member has accepted `view` under a ballot of the agreement that ends its view.
+    pub fn accept(&mut self, ballot: Ballot, view: View, hosts: Vec<u128>) {
+        let (members, logs) = Default::default();
+        let value = RestartView { view, hosts, members, logs };
+        self.accepted = Some((RestartBallot::of_agreement(ballot), value));
     }
 
     /// Notes that `view` was decided after the view of this record. `me` is the member.
-    pub fn learn(&mut self, view: View, me: MemberId) {
+    pub fn learn(&mut self, view: View, hosts: Vec<u128>, me: MemberId) {
         // A member that stays learns of each view. If it has missed one, it was left out meanwhile.
         if !view.id.follows(self.view.id) {
-            return self.enter(view, me);
+            return self.enter(view, hosts, me);
         }
         let was_in: BTreeSet<&String> = logged(&self.view, me).collect();
         let existed: BTreeSet<&String> =
             self.view.subgroups.iter().filter(|spec| spec.is_logged()).map(|spec| &spec.name).collect();
         let is_new = |name: &&String| existed.contains(name) && !was_in.contains(name);
         let entered: Vec<String> = logged(&view, me).filter(is_new).cloned().collect();
-        self.begin_logs(view, &entered);
+        self.begin_logs(view, hosts, &entered);
     }
 
     /// Notes that this member enters `view` with a process that was in no view before. Its logs lack
     /// what was sent since its earlier process ended.
-    pub fn enter(&mut self, view: View, me: MemberId) {
+    pub fn enter(&mut self, view: View, hosts: Vec<u128>, me: MemberId) {
         let entered: Vec<String> = logged(&view, me).cloned().collect();
-        self.begin_logs(view, &entered);
+        self.begin_logs(view, hosts, &entered);
     }
 
     /// Takes over a decided view, with which these logs begin.
-    fn begin_logs(&mut self, view: View, entered: &[String]) {
+    fn begin_logs(&mut self, view: View, hosts: Vec<u128>, entered: &[String]) {
         for name in entered {
             self.note_origin(&LogOrigin { name: name.clone(), since: view.id });
         }
@@ -130,7 +154,8 @@ impl RestartRecord {
         origins.iter_mut().filter(|origin| origin.is_cut_off()).for_each(|origin| origin.since = view.id);
         // A subgroup that was dropped may begin again.
         origins.retain(|origin| view.subgroup(&origin.name).is_some());
-        *self = RestartRecord { view, origins, promised: RestartBallot::default(), accepted: None };
+        let (promised, accepted) = Default::default();
+        *self = RestartRecord { view, hosts, said_last: self.said_last, origins, promised, accepted };
     }
 
     /// Notes that a log lacks messages.
@@ -160,6 +185,8 @@ impl RestartRecord {
     pub fn encode(&self) -> Vec<u64> {
         let mut out = vec![FORMAT];
         put_view(&mut out, &self.view);
+        put_hosts(&mut out, &self.hosts);
+        out.push(u64::from(self.said_last));
         put_origins(&mut out, &self.origins);
         put_ballot(&mut out, self.promised);
         put_accepted(&mut out, self.accepted.as_ref());
@@ -172,8 +199,10 @@ impl RestartRecord {
         if take_word(from)? != FORMAT {
             return None;
         }
-        let (view, origins) = (view(from)?, origins(from)?);
-        let record = RestartRecord { view, origins, promised: ballot(from)?, accepted: accepted(from)? };
+        let view = view(from)?;
+        let (hosts, said_last) = (hosts(from, &view)?, flag(from)?);
+        let (origins, promised, accepted) = (origins(from)?, ballot(from)?, accepted(from)?);
+        let record = RestartRecord { view, hosts, said_last, origins, promised, accepted };
         from.is_empty().then_some(record)
     }
 }
@@ -195,6 +224,27 @@ pub(super) fn view(from: &mut &[u64]) -> Option<View> {
     let count = usize::try_from(take_word(from)?).ok()?;
     let view = View::decode(from.split_off(..count)?)?;
     view.check().is_ok().then_some(view)
+}
+
+pub(super) fn put_hosts(out: &mut Vec<u64>, hosts: &[u128]) {
+    out.extend(hosts.iter().flat_map(|host| [*host as u64, (*host >> 64) as u64]));
+}
+
+/// Reads the hosts of the members of a view.
+pub(super) fn hosts(from: &mut &[u64], view: &View) -> Option<Vec<u128>> {
+    view.members.iter().map(|_| host(from)).collect()
+}
+
+pub(super) fn host(from: &mut &[u64]) -> Option<u128> {
+    Some(u128::from(take_word(from)?) | u128::from(take_word(from)?) << 64)
+}
+
+pub(super) fn flag(from: &mut &[u64]) -> Option<bool> {
+    match take_word(from)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
 }
 
 fn bytes(from: &mut &[u64], most: usize) -> Option<Vec<u8>> {
@@ -254,6 +304,8 @@ fn log(from: &mut &[u64]) -> Option<LogState> {
 
 pub(super) fn put_value(out: &mut Vec<u64>, value: &RestartView) {
     put_view(out, &value.view);
+    put_hosts(out, &value.hosts);
+    out.push(u64::from(!value.members.is_empty()));
     out.extend(value.members.iter().map(|process| u64::from(process.nonce)));
     put_logs(out, &value.logs);
 }
@@ -309,8 +361,12 @@ pub(super) fn value(from: &mut &[u64]) -> Option<RestartView> {
     debug_assert!(view.members.len() <= MEMBERS_MAX);
     let process =
         |id: &MemberId, from: &mut &[u64]| Some(Process { id: *id, nonce: u32::try_from(take_word(from)?).ok()? });
-    let members = view.members.iter().map(|id| process(id, from)).collect::<Option<Vec<_>>>()?;
-    Some(RestartView { view, members, logs: logs(from)? })
+    let hosts = hosts(from, &view)?;
+    let members = match flag(from)? {
+        true => view.members.iter().map(|id| process(id, from)).collect::<Option<Vec<_>>>()?,
+        false => Vec::new(),
+    };
+    Some(RestartView { view, hosts, members, logs: logs(from)? })
 }
 
 pub(super) fn put_accepted(out: &mut Vec<u64>, accepted: Option<&(RestartBallot, RestartView)>) {

@@ -18,8 +18,8 @@ impl RestartTeller {
     }
 
     pub(super) fn waits(self, wait: &RestartWait) {
-        let RestartWait { base, members, missing, not_lost, behind } = wait;
-        info!(target: TARGET, me = self.me.0, base = base.0, members, ?missing, ?not_lost, ?behind, "waits for members of the last view");
+        let RestartWait { base, members, missing, not_lost, behind, goes_on } = wait;
+        info!(target: TARGET, me = self.me.0, base = base.0, members, ?missing, ?not_lost, ?behind, goes_on, "waits for members of the last view");
     }
 
     pub(super) fn learns_base(self, base: ViewId) {

@@ -1,10 +1,14 @@
 use super::*;
 use crate::ids::Position;
 use crate::ids::Rank;
+use crate::membership::Ballot;
 use crate::view::{Durability, SubgroupSpec};
 use crate::wire::Card;
 use alloc::string::{String, ToString};
 use alloc::vec;
+
+const HOST: u128 = 7;
+const PATIENCE: Duration = Duration::from_secs(5);
 
 fn view(id: u64, members: &[u64]) -> View {
     let all: Vec<Rank> = (0..members.len() as u32).map(Rank).collect();
@@ -16,6 +20,26 @@ fn view(id: u64, members: &[u64]) -> View {
     };
     let members = members.iter().copied().map(MemberId).collect();
     View { id: ViewId(id), members, nonvoters: vec![], subgroups: vec![spec].into() }
+}
+
+/// The hosts of the members of a view: all the same.
+fn one_host(view: &View) -> Vec<u128> {
+    vec![HOST; view.members.len()]
+}
+
+fn first(view: View, me: MemberId, is_first: bool) -> RestartRecord {
+    let hosts = one_host(&view);
+    RestartRecord::first(view, hosts, me, is_first)
+}
+
+fn learn(record: &mut RestartRecord, view: View, me: u64) {
+    let hosts = one_host(&view);
+    record.learn(view, hosts, MemberId(me));
+}
+
+fn enter(record: &mut RestartRecord, view: View, me: u64) {
+    let hosts = one_host(&view);
+    record.enter(view, hosts, MemberId(me));
 }
 
 fn log(sequence: u64, clock: u64) -> LogState {
@@ -47,7 +71,7 @@ impl Cluster {
         let lost = lost.iter().copied().map(MemberId).collect();
         self.disks.insert(me.id, record.clone());
         self.logs.insert(me.id, logs.clone());
-        let setup = RestartSetup { me, record, logs, lost };
+        let setup = RestartSetup { me, record, logs, lost, host: HOST, patience: PATIENCE };
         let mut restart = Restart::new(setup, self.now);
         restart.set_leads(self.processes.is_empty());
         self.processes.insert(me.id, (restart, me));
@@ -117,11 +141,11 @@ impl Cluster {
 fn a_group_restarts_when_all_members_of_its_last_view_are_back() {
     let mut cluster = Cluster::new();
     // The first member left before the others: its disk has an older view.
-    cluster.start(3, RestartRecord::first(view(1, &[1, 2, 3]), MemberId(3), true), vec![log(9, 5)], &[]);
+    cluster.start(3, first(view(1, &[1, 2, 3]), MemberId(3), true), vec![log(9, 5)], &[]);
     cluster.run(500);
     assert_eq!(cluster.processes[&MemberId(3)].0.waiting().missing, [MemberId(1), MemberId(2)]);
-    let mut later = RestartRecord::first(view(1, &[1, 2, 3]), MemberId(1), true);
-    later.learn(view(2, &[1, 3]), MemberId(1));
+    let mut later = first(view(1, &[1, 2, 3]), MemberId(1), true);
+    learn(&mut later, view(2, &[1, 3]), 1);
     cluster.start(1, later, vec![log(7, 6)], &[]);
     cluster.run(2_000);
     let begun = &cluster.begun[&MemberId(3)];
@@ -139,7 +163,7 @@ fn no_view_is_proposed_before_all_logs_end_alike() {
     cluster.copies = false;
     let base = view(1, &[1, 2, 3]);
     for (id, last) in [(1, 4), (2, 9), (3, 9)] {
-        cluster.start(id, RestartRecord::first(base.clone(), MemberId(id), true), vec![log(last, last)], &[]);
+        cluster.start(id, first(base.clone(), MemberId(id), true), vec![log(last, last)], &[]);
     }
     cluster.run(3_000);
     let waiting = |cluster: &Cluster| cluster.processes[&MemberId(1)].0.waiting();
@@ -160,7 +184,7 @@ fn a_member_for_which_no_log_reaches_back_far_enough_is_not_in_the_view() {
         let mut cluster = Cluster::new();
         (cluster.copies, cluster.cut_off) = (false, vec!["all".to_string()]);
         for (id, last) in [(1, 4), (2, 9), (3, 9)] {
-            let record = RestartRecord::first(view(3, &[1, 2, 3]), MemberId(id), !all_lack);
+            let record = first(view(3, &[1, 2, 3]), MemberId(id), !all_lack);
             cluster.start(id, record, vec![log(last, last)], &[]);
         }
         cluster.run(3_000);
@@ -170,7 +194,7 @@ fn a_member_for_which_no_log_reaches_back_far_enough_is_not_in_the_view() {
         // It has learned of the view, and lacks what came before.
         assert_eq!(record.origins.last().unwrap().since, cluster.begun[&MemberId(2)].view.id);
         // It joins with the state of a member, and its log begins again.
-        record.enter(view(5, &[1, 2, 3]), MemberId(1));
+        enter(&mut record, view(5, &[1, 2, 3]), 1);
         assert_eq!(record.origins.last().unwrap().since, ViewId(5));
     }
 }
@@ -178,9 +202,9 @@ fn a_member_for_which_no_log_reaches_back_far_enough_is_not_in_the_view() {
 #[test]
 fn a_process_that_is_not_in_the_last_view_may_lead() {
     let mut cluster = Cluster::new();
-    cluster.start(3, RestartRecord::first(view(1, &[1, 3]), MemberId(3), true), vec![log(9, 5)], &[]);
-    let mut later = RestartRecord::first(view(1, &[1, 3]), MemberId(1), true);
-    later.learn(view(2, &[1]), MemberId(1));
+    cluster.start(3, first(view(1, &[1, 3]), MemberId(3), true), vec![log(9, 5)], &[]);
+    let mut later = first(view(1, &[1, 3]), MemberId(1), true);
+    learn(&mut later, view(2, &[1]), 1);
     cluster.start(1, later, vec![log(7, 6)], &[]);
     cluster.run(2_000);
     assert_eq!(cluster.begun[&MemberId(1)].view.members, [MemberId(1)]);
@@ -192,7 +216,7 @@ fn a_group_waits_for_a_member_that_is_missing_or_until_it_is_given_up() {
     for lost in [&[][..], &[2]] {
         let mut cluster = Cluster::new();
         for id in [1, 3] {
-            cluster.start(id, RestartRecord::first(view(1, &[1, 2, 3]), MemberId(id), true), vec![log(1, 1)], lost);
+            cluster.start(id, first(view(1, &[1, 2, 3]), MemberId(id), true), vec![log(1, 1)], lost);
         }
         cluster.run(5_000);
         assert_eq!(cluster.begun.len(), if lost.is_empty() { 0 } else { 2 });
@@ -209,7 +233,7 @@ fn a_group_waits_for_a_member_that_is_missing_or_until_it_is_given_up() {
 fn a_member_that_is_given_up_and_is_here_holds_the_restart() {
     let mut cluster = Cluster::new();
     for id in [1, 2, 3] {
-        cluster.start(id, RestartRecord::first(view(1, &[1, 2, 3]), MemberId(id), true), vec![], &[2]);
+        cluster.start(id, first(view(1, &[1, 2, 3]), MemberId(id), true), vec![], &[2]);
     }
     cluster.run(5_000);
     assert!(cluster.begun.is_empty());
@@ -219,8 +243,8 @@ fn a_member_that_is_given_up_and_is_here_holds_the_restart() {
 #[test]
 fn members_whose_logs_lack_the_begin_are_not_in_the_view() {
     let mut cluster = Cluster::new();
-    let mut late = RestartRecord::first(view(2, &[1, 2]), MemberId(2), false);
-    cluster.start(1, RestartRecord::first(view(2, &[1, 2]), MemberId(1), true), vec![log(3, 3)], &[]);
+    let mut late = first(view(2, &[1, 2]), MemberId(2), false);
+    cluster.start(1, first(view(2, &[1, 2]), MemberId(1), true), vec![log(3, 3)], &[]);
     cluster.start(2, late.clone(), vec![log(4, 4)], &[]);
     cluster.run(2_000);
     assert_eq!(cluster.begun[&MemberId(1)].view.members, [MemberId(1)]);
@@ -237,13 +261,13 @@ fn members_whose_logs_lack_the_begin_are_not_in_the_view() {
 
 #[test]
 fn a_log_lacks_the_views_that_its_member_has_missed() {
-    let mut record = RestartRecord::first(view(1, &[1, 2]), MemberId(2), true);
-    record.learn(view(2, &[1, 2]), MemberId(2));
+    let mut record = first(view(1, &[1, 2]), MemberId(2), true);
+    learn(&mut record, view(2, &[1, 2]), 2);
     assert!(record.origins.is_empty());
-    record.learn(view(4, &[1, 2]), MemberId(2));
+    learn(&mut record, view(4, &[1, 2]), 2);
     assert_eq!(record.origins[0].since, ViewId(4));
-    let mut record = RestartRecord::first(view(1, &[1, 2]), MemberId(2), true);
-    record.enter(view(2, &[1, 2]), MemberId(2));
+    let mut record = first(view(1, &[1, 2]), MemberId(2), true);
+    enter(&mut record, view(2, &[1, 2]), 2);
     assert_eq!(record.origins[0].since, ViewId(2));
 }
 
@@ -254,9 +278,9 @@ fn a_view_that_was_accepted_is_decided_by_the_next_leader() {
     let mut next = base.next(|rank| rank != Rank(2), &[], &[]);
     next.begin_epochs();
     let members = [1, 2].map(|id| Process { id: MemberId(id), nonce: 99 }).to_vec();
-    let value = RestartView { view: next.clone(), members, logs: vec![] };
+    let value = RestartView { view: next.clone(), hosts: one_host(&next), members, logs: vec![] };
     for id in [1, 2, 3] {
-        let mut record = RestartRecord::first(base.clone(), MemberId(id), true);
+        let mut record = first(base.clone(), MemberId(id), true);
         if id == 2 {
             let ballot = RestartBallot { round: 5, leader: MemberId(2), nonce: 99 };
             (record.promised, record.accepted) = (ballot, Some((ballot, value.clone())));
@@ -274,8 +298,9 @@ fn a_view_that_was_accepted_is_decided_by_the_next_leader() {
 fn a_view_begins_when_a_majority_has_it_on_disk() {
     let base = view(1, &[1, 2, 3]);
     let process = |id| Process { id: MemberId(id), nonce: id as u32 };
-    let record = RestartRecord::first(base.clone(), MemberId(1), true);
-    let setup = RestartSetup { me: process(1), record, logs: vec![], lost: BTreeSet::new() };
+    let record = first(base.clone(), MemberId(1), true);
+    let (me, lost) = (process(1), BTreeSet::new());
+    let setup = RestartSetup { me, record, logs: vec![], lost, host: HOST, patience: PATIENCE };
     let mut leader = Restart::new(setup, Time(0));
     leader.set_leads(true);
     let mut begun = false;
@@ -305,7 +330,15 @@ fn a_view_begins_when_a_majority_has_it_on_disk() {
     let (ballot, _) = asked[0];
     for id in [2, 3] {
         let (logs, origins) = Default::default();
-        let promise = RestartMessage::Promise { base: base.id, ballot, accepted: None, logs, origins };
+        let promise = RestartMessage::Promise {
+            base: base.id,
+            ballot,
+            accepted: None,
+            logs,
+            origins,
+            said_last: false,
+            host: HOST,
+        };
         leader.hear(process(id), promise, Time(MS));
     }
     let (asked, has_begun) = run(&mut leader);
@@ -316,7 +349,7 @@ fn a_view_begins_when_a_majority_has_it_on_disk() {
 
 #[test]
 fn words_that_are_none_are_refused() {
-    let record = RestartRecord::first(view(1, &[1, 2, 3]), MemberId(3), false);
+    let record = first(view(1, &[1, 2, 3]), MemberId(3), false);
     let words = record.encode();
     assert_eq!(RestartRecord::decode(&words), Some(record));
     for cut in 0..words.len() {
@@ -328,6 +361,8 @@ fn words_that_are_none_are_refused() {
         accepted: None,
         logs: vec![log(4, 4)],
         origins: vec![LogOrigin { name: "a long name of a subgroup".to_string(), since: ViewId(9) }],
+        said_last: true,
+        host: HOST << 99,
     };
     let card = Card { id: MemberId(4), host: u128::MAX / 3, address: "host:9000".parse().unwrap(), rack: None };
     let process = Process { id: MemberId(4), nonce: 4 };
@@ -340,4 +375,70 @@ fn words_that_are_none_are_refused() {
             assert_eq!(RestartMessage::decode(&words[..cut]), None);
         }
     }
+}
+
+/// A record of a group whose members 1 to 3 are on three hosts.
+fn apart(id: u64) -> RestartRecord {
+    RestartRecord::first(view(1, &[1, 2, 3]), vec![11, 12, 13], MemberId(id), true)
+}
+
+#[test]
+fn members_on_most_hosts_restart_when_the_others_do_not_come_for_a_while() {
+    let mut cluster = Cluster::new();
+    cluster.start(1, apart(1), vec![log(9, 5)], &[]);
+    cluster.run(2 * PATIENCE.as_millis() as u64);
+    let wait = cluster.processes[&MemberId(1)].0.waiting();
+    assert!(wait.missing == [MemberId(2), MemberId(3)] && !wait.goes_on && cluster.begun.is_empty());
+    cluster.start(2, apart(2), vec![log(7, 5)], &[]);
+    cluster.run(PATIENCE.as_millis() as u64 - 500);
+    let wait = cluster.processes[&MemberId(1)].0.waiting();
+    assert!(wait.missing == [MemberId(3)] && wait.goes_on && cluster.begun.is_empty());
+    cluster.run(2_000);
+    let begun = &cluster.begun[&MemberId(2)];
+    assert_eq!(begun.view.members, [MemberId(1), MemberId(2)]);
+    assert_eq!((begun.view.id, &begun.logs[..]), (ViewId(2), &[log(9, 5)][..]), "it is no recovery");
+}
+
+#[test]
+fn members_that_may_be_known_as_dead_do_not_count_for_a_restart_without_others() {
+    for case in 0..4 {
+        let mut cluster = Cluster::new();
+        for id in [1, 2] {
+            let mut record = apart(id);
+            match case {
+                // The absent member may know of the deaths on its host, from the kernel.
+                0 => record.hosts = vec![13, 13, 13],
+                1 => record.said_last = true,
+                2 => record.hosts[2] = 0,
+                // None of the two has all messages.
+                _ => record.note_origin(&LogOrigin { name: "all".to_string(), since: ViewId(1) }),
+            }
+            cluster.start(id, record, vec![log(9, 5)], &[]);
+        }
+        cluster.run(20_000);
+        assert!(cluster.begun.is_empty(), "case {case}");
+        let mut record = apart(3);
+        record.hosts = cluster.processes[&MemberId(1)].0.record().hosts.clone();
+        cluster.start(3, record, vec![log(9, 5)], &[]);
+        cluster.run(10_000);
+        assert!(cluster.begun.contains_key(&MemberId(3)), "case {case}: all are back");
+    }
+}
+
+#[test]
+fn a_view_that_was_accepted_while_the_group_ran_is_finished_first() {
+    // Members 1 and 3 may have decided it, and begun it. It is on the disk of member 1.
+    let mut cluster = Cluster::new();
+    let mut accepted = apart(1);
+    accepted.accept(Ballot { round: 1, leader: Rank(0) }, view(2, &[1, 2]), vec![11, 12]);
+    // An older value of a ballot that failed.
+    let mut older = apart(2);
+    older.accept(Ballot { round: 1, leader: Rank(0) }, view(2, &[1, 2]), vec![11, 12]);
+    older.accepted.as_mut().unwrap().0 = RestartBallot::default();
+    older.accepted.as_mut().unwrap().1.view = view(2, &[2, 3]);
+    cluster.start(1, accepted, vec![log(9, 5)], &[]);
+    cluster.start(2, older, vec![log(9, 5)], &[]);
+    cluster.run(3 * PATIENCE.as_millis() as u64);
+    let begun = &cluster.begun[&MemberId(2)];
+    assert_eq!((begun.view.id, &begun.view.members[..]), (ViewId(3), &[MemberId(1), MemberId(2)][..]));
 }

@@ -5,7 +5,7 @@ use crate::ids::{MemberId, Process, Rank, Time, ViewId};
 use crate::membership::{Ballot, Decision, Liveness, Unrecoverable};
 use crate::mutation::mutation;
 use crate::table::Rows;
-use crate::view::Change;
+use crate::view::{Change, View};
 use crate::wire::layout::membership;
 use alloc::vec::Vec;
 use core::hash::Hash;
@@ -185,6 +185,20 @@ impl Engine {
     /// The words of the decision that ends this view, for members to which it has not come.
     pub fn decided(&self) -> Option<&[u64]> {
         self.membership.decided()
+    }
+
+    /// Takes the view after this one that I have accepted, if my vote for it counts once it is on my
+    /// disk: a subgroup of this view is logged. Then the driver has to call
+    /// [`note_persisted_acceptance`](Self::note_persisted_acceptance) with the ballot.
+    pub fn take_acceptance(&mut self) -> Option<(Ballot, View)> {
+        self.membership.take_acceptance()
+    }
+
+    /// Notes that my [acceptance](Self::take_acceptance) of a ballot is on my disk. The next poll shows
+    /// that to the others.
+    pub fn note_persisted_acceptance(&mut self, ballot: Ballot) {
+        self.last_worked = false;
+        self.membership.note_persisted(ballot);
     }
 
     /// The highest ballot that I have promised.

@@ -6,13 +6,13 @@ use spindle_core::{SubgroupId, View};
 use std::collections::BTreeSet;
 
 impl RestartWorld<'_> {
-    /// Ends the epochs that the view `next` touches, which follows `view`. Messages that all members which
-    /// continue have on disk are delivered. The others are not part of the group's history.
-    pub(super) fn trim(&mut self, view: usize, stays: &BTreeSet<u32>, next: &View) -> Checked {
-        for log in 0..self.scene.logs as usize {
+    /// Returns where the epochs end that the view `next` touches, which follows `view`, by log. Messages that
+    /// all members which continue have on disk are delivered.
+    pub(super) fn epoch_ends(&self, view: usize, stays: &BTreeSet<u32>, next: &View) -> Vec<Option<usize>> {
+        let end = |log: usize| {
             let id = SubgroupId(log as u32);
             if next.epoch(id) != next.id {
-                continue;
+                return None;
             }
             let (epoch, history) = (self.views[view].view.epoch(id), &self.histories[log]);
             let begin = history.entries().partition_point(|entry| entry.position.epoch < epoch);
@@ -29,8 +29,18 @@ impl RestartWorld<'_> {
                 let last = state.records[..state.synced].last().map(|(position, _)| *position);
                 if is_whole { history.after(last).max(begin) } else { begin }
             };
-            let end = holders.iter().map(persisted).min().filter(|_| has_copies).unwrap_or(begin);
-            let disks: BTreeSet<u32> = holders.iter().map(|seat| self.seats[*seat].disk.number).collect();
+            Some(holders.iter().map(persisted).min().filter(|_| has_copies).unwrap_or(begin))
+        };
+        (0..self.scene.logs as usize).map(end).collect()
+    }
+
+    /// Ends epochs. Messages behind these ends are not part of the group's history.
+    pub(super) fn trim(&mut self, view: usize, stays: &BTreeSet<u32>, ends: &[Option<usize>]) -> Checked {
+        for (log, end) in ends.iter().enumerate() {
+            let Some(end) = *end else { continue };
+            let epoch = self.views[view].view.epoch(SubgroupId(log as u32));
+            let begin = self.histories[log].entries().partition_point(|entry| entry.position.epoch < epoch);
+            let disks: BTreeSet<u32> = stays.iter().map(|nonce| self.seats[self.places[nonce].0].disk.number).collect();
             for index in begin..end {
                 self.histories[log].acknowledged(index, disks.clone());
             }

@@ -3,7 +3,7 @@ use super::{MemberPhase, RestartDisk, RestartEvent, RestartFault, RestartWorld};
 use crate::checkers::Checked;
 use crate::restart::plan::{MS, S};
 use spindle_core::control::RestartRecord;
-use spindle_core::{MemberId, View};
+use spindle_core::{MemberId, Rank, View};
 
 /// The time in which everything must come to rest after the last fault.
 const CALM_FOR_NS: u64 = 90 * S;
@@ -45,13 +45,18 @@ impl RestartWorld<'_> {
             disk.record.iter().chain(disk.writes.iter().map(|(record, _)| record)).cloned().collect::<Vec<_>>()
         };
         let known: Vec<RestartRecord> = others().flat_map(records).collect();
+        // Others may have heard of what only this disk has.
+        let own = records(&self.seats[seat].disk).into_iter().map(|record| record.view).max_by_key(|view| view.id);
         let is_left = |view: &View| {
             let is_in = |disk: &RestartDisk| view.rank_of(MemberId(disk.number.into())).is_some();
             others().any(|disk| disk.record.is_some() && is_in(disk))
         };
         let newest = known.iter().map(|record| &record.view).max_by_key(|view| view.id);
         let mut accepted = known.iter().filter_map(|record| record.accepted.as_ref());
-        if !newest.is_some_and(is_left) || !accepted.all(|(_, value)| is_left(&value.view)) {
+        if !newest.is_some_and(is_left)
+            || !own.as_ref().is_none_or(is_left)
+            || !accepted.all(|(_, value)| is_left(&value.view))
+        {
             return;
         }
         self.outcome.counts.lost_disks += 1;
@@ -78,19 +83,19 @@ impl RestartWorld<'_> {
     /// later view.
     pub(super) fn operate(&mut self) -> Checked {
         let waits = (0..self.seats.len()).filter_map(|seat| match &self.seats[seat].running.as_ref()?.phase {
-            MemberPhase::Restarting(restart) => Some(restart.waiting()),
+            MemberPhase::Restarting(restart) => Some((restart.waiting(), restart.record().view.clone())),
             _ => None,
         });
         let waits: Vec<_> = waits.collect();
         let is_live =
             self.seats.iter().any(|seat| seat.running.as_ref().is_some_and(|running| running.live().is_some()));
-        if !self.lost.is_empty() && waits.iter().any(|wait| !wait.not_lost.is_empty()) {
+        if waits.iter().any(|(wait, _)| !wait.not_lost.is_empty()) {
             self.note(|| "an operator finds that members that were given up are back".into());
             self.lost.clear();
             return self.restart_all();
         }
-        let newest = waits.iter().filter(|wait| !wait.missing.is_empty()).max_by_key(|wait| wait.base);
-        let Some(wait) = newest.filter(|_| !is_live && self.cut.1 <= self.now) else {
+        let newest = waits.iter().filter(|(wait, _)| !wait.missing.is_empty()).max_by_key(|(wait, _)| wait.base);
+        let Some((wait, base)) = newest.filter(|_| !is_live && self.cut.1 <= self.now) else {
             self.waits = (vec![], self.now);
             return Ok(());
         };
@@ -108,8 +113,23 @@ impl RestartWorld<'_> {
             self.scene.hasty && !self.is_calm && seat.running.is_none() && knows_no_later && !has_later_write
         };
         let missing = wait.missing.clone();
+        // The operator looks at all disks.
+        let is_later = |record: &RestartRecord| record.view.id > wait.base;
+        let later = |disk: &RestartDisk| {
+            disk.record.iter().any(is_later) || disk.writes.iter().any(|(record, _)| is_later(record))
+        };
+        let knows_later = self.seats.iter().any(|seat| later(&seat.disk));
         // A restart needs a member of the last view.
-        if missing.len() as u32 == wait.members || !missing.iter().all(may_give_up) {
+        if knows_later || missing.len() as u32 == wait.members || !missing.iter().all(may_give_up) {
+            return Ok(());
+        }
+        // Members that could restart on their own may do so when the others do not reach them: an operator
+        // removes their disks first.
+        let is_intact = |id: &MemberId| self.seats.iter().any(|seat| u64::from(seat.disk.number) == id.0);
+        let votes = |rank: &Rank| base.is_voter(*rank);
+        let left =
+            |rank: &Rank| missing.contains(&base.members[rank.index()]) && is_intact(&base.members[rank.index()]);
+        if 2 * base.ranks().filter(votes).filter(left).count() > base.ranks().filter(votes).count() {
             return Ok(());
         }
         self.note(|| format!("an operator gives up {missing:?}"));

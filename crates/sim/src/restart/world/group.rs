@@ -1,4 +1,5 @@
 //! The model of the group: how its members decide the next view and learn of it.
+use super::agreement::{ProposedView, Side};
 use super::{GroupView, MemberPhase, RecordWrite, RestartBroken, RestartEvent, RestartWorld, TICK_NS};
 use crate::checkers::Checked;
 use crate::restart::plan::{MS, S};
@@ -106,6 +107,10 @@ impl RestartWorld<'_> {
         let heard = group.processes.iter().filter(is_voter).filter(|process| nonces.contains(&process.nonce)).count();
         let dead_voters =
             group.processes.iter().filter(is_voter).filter(|process| dead.contains(&process.nonce)).count();
+        let side = Side { heard: nonces.clone(), dead: dead.iter().copied().collect() };
+        if let Some(decided) = self.decided(view, &side) {
+            return self.decide(view, decided);
+        }
         let joiners = self.joiners(view, &connected);
         let grows = self.views[view]
             .view
@@ -118,7 +123,8 @@ impl RestartWorld<'_> {
             silent.entry(process.nonce).or_insert(now);
         });
         let suspects = silent.values().any(|since| since + SUSPECT_NS <= now);
-        if !suspects && dead.is_empty() && joiners.is_empty() && !grows {
+        let is_begun = !self.views[view].votes.proposed.is_empty();
+        if !suspects && dead.is_empty() && joiners.is_empty() && !grows && !is_begun {
             self.views[view].wanted = None;
             return Ok(());
         }
@@ -133,8 +139,9 @@ impl RestartWorld<'_> {
         let waits = absent.iter().any(|process| {
             !dead.contains(&process.nonce) && self.views[view].silent[&process.nonce] + SUSPECT_NS > now
         });
-        if !waits && self.random.one_in(2) {
-            return self.decide(view, &nonces, &joiners);
+        if !waits && !self.is_voting(view, &side) && self.random.one_in(2) {
+            let value = self.proposal(view, &nonces, &joiners);
+            self.propose(view, &side, value);
         }
         Ok(())
     }
@@ -158,7 +165,8 @@ impl RestartWorld<'_> {
         joiners
     }
 
-    fn decide(&mut self, view: usize, stays: &BTreeSet<u32>, joiners: &[Process]) -> Checked {
+    /// Returns a view of the members that stay, and joiners.
+    fn proposal(&self, view: usize, stays: &BTreeSet<u32>, joiners: &[Process]) -> ProposedView {
         let group = &self.views[view];
         let names: Vec<MemberId> = joiners.iter().map(|process| process.id).collect();
         let mut next: View = group.view.next(|rank| stays.contains(&group.processes[rank.index()].nonce), &names, &[]);
@@ -173,13 +181,20 @@ impl RestartWorld<'_> {
             .collect();
         next.set_nonvoters(|id| far.get(&id).copied().unwrap_or(false));
         next.check().expect("a view that follows is sound");
+        let ends = match self.scene.before_delivery {
+            true => self.epoch_ends(view, stays, &next),
+            false => vec![],
+        };
+        ProposedView { next, processes, stays: stays.clone(), ends }
+    }
+
+    fn decide(&mut self, view: usize, value: ProposedView) -> Checked {
+        let ProposedView { next, processes, stays, ends } = value;
         self.note(|| format!("view {:x} is decided: {processes:?} without votes {:?}", next.id.0, next.nonvoters));
-        if self.scene.before_delivery {
-            self.trim(view, stays, &next)?;
-        }
+        self.trim(view, &stays, &ends)?;
         let start = self.histories.iter().map(|history| history.entries().len()).collect();
         self.outcome.counts.view_changes += 1;
-        self.views.push(GroupView { stayed: stays.clone(), ..GroupView::new(next, processes, start) });
+        self.views.push(GroupView { stayed: stays, ..GroupView::new(next, processes, start) });
         self.views[view].next = Some(self.views.len() - 1);
         Ok(())
     }
@@ -188,6 +203,7 @@ impl RestartWorld<'_> {
     pub(super) fn learn(&mut self, seat: usize, nonce: u32, view: usize) -> Checked {
         let (names, next, start) =
             (self.views[view].names(nonce), self.views[view].view.clone(), self.views[view].start.clone());
+        let hosts = self.hosts_of(&self.views[view].processes);
         let before = self.views.iter().position(|group| group.next == Some(view));
         let Some(running) = self.running(seat, nonce) else { return Ok(()) };
         let me = running.process.id;
@@ -204,7 +220,7 @@ impl RestartWorld<'_> {
         // All messages of the view are delivered before the next one.
         (live.next, live.at) = (Some(view), start);
         let mut record = running.record.clone().expect("a member has a record");
-        record.learn(next, me);
+        record.learn(next, hosts, me);
         running.record = Some(record.clone());
         self.write(seat, record, RecordWrite::Next(view));
         if self.begins_early() {

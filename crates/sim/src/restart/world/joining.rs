@@ -40,6 +40,7 @@ impl RestartWorld<'_> {
         let group = &self.views[view];
         let (id, names, restart, shown) =
             (group.view.id, group.names(nonce), group.restart.clone(), group.view.clone());
+        let hosts = self.hosts_of(&group.processes);
         let Some(running) = self.running(seat, nonce) else { return Ok(()) };
         match (&mut running.phase, restart) {
             (MemberPhase::Restarting(restart), Some((base, value))) if names => {
@@ -57,7 +58,7 @@ impl RestartWorld<'_> {
             (MemberPhase::Restarting(_), _) if !names => running.knows = Some(view),
             (MemberPhase::Empty, _) => {
                 running.knows = Some(view);
-                self.take_base(seat, nonce, shown);
+                self.take_base(seat, nonce, shown, hosts);
             }
             _ => {}
         }
@@ -67,7 +68,7 @@ impl RestartWorld<'_> {
     /// Lets a process without a record write a view of the group. It is not in that view, since its
     /// disk is new. After that it restarts like the others, so that a later view which has it does
     /// not wait for it.
-    pub(super) fn take_base(&mut self, seat: usize, nonce: u32, view: View) {
+    pub(super) fn take_base(&mut self, seat: usize, nonce: u32, view: View, hosts: Vec<u128>) {
         let skips = self.is_broken(RestartBroken::JoinsWithoutRecord);
         let Some(running) = self.running(seat, nonce).filter(|_| !skips) else { return };
         let me = running.process.id;
@@ -75,16 +76,31 @@ impl RestartWorld<'_> {
             && view.rank_of(me).is_none()
             && self.seats[seat].disk.writes.is_empty()
         {
-            self.write(seat, RestartRecord::first(view, me, false), RecordWrite::Ask);
+            self.write(seat, RestartRecord::first(view, hosts, me, false), RecordWrite::Ask);
         }
     }
 
-    /// Ends a process that is in a view which it will never begin, and says so.
+    /// Ends a process that is in a view which it will never begin. It says so, unless it has voted in a
+    /// restart as a process that has not.
     fn refuse(&mut self, seat: usize, nonce: u32) {
+        let says_so = match self.running(seat, nonce).map(|running| &running.phase) {
+            Some(MemberPhase::Restarting(restart)) => {
+                restart.record().promised == RestartBallot::default() || restart.record().said_last
+            }
+            _ => true,
+        };
+        let says_so = says_so || self.is_broken(RestartBroken::SaysAfterVote);
+        let unwritten = self.is_broken(RestartBroken::SaysUnwritten);
         self.outcome.counts.refused += 1;
         self.note(|| format!("s{seat}: process {nonce} has voted on the next view, and ends"));
-        self.stopped.insert(nonce);
+        if says_so {
+            self.stopped.insert(nonce);
+        }
         self.stop(seat);
+        // On its disk before it says so.
+        if let Some(record) = self.seats[seat].disk.record.as_mut().filter(|_| says_so && !unwritten) {
+            record.said_last = true;
+        }
         self.start_after(seat, AGAIN_NS);
     }
 
@@ -115,6 +131,7 @@ impl RestartWorld<'_> {
     /// Lets a process enter a view that a member has shown.
     pub(super) fn shown(&mut self, seat: usize, nonce: u32, view: usize) -> Checked {
         let (id, shown) = (self.views[view].view.id, self.views[view].view.clone());
+        let hosts = self.hosts_of(&self.views[view].processes);
         if self.views[view].stayed.contains(&nonce) {
             return Ok(());
         }
@@ -130,12 +147,13 @@ impl RestartWorld<'_> {
                 }
                 record.clone()
             }
-            MemberPhase::Empty => RestartRecord::first(shown.clone(), me, false),
+            MemberPhase::Empty => RestartRecord::first(shown.clone(), hosts.clone(), me, false),
             _ => return Ok(()),
         };
         if record.view.id < id {
-            record.enter(shown, me);
+            record.enter(shown, hosts, me);
         }
+        record.said_last = false;
         running.record = Some(record.clone());
         running.phase = MemberPhase::Entering;
         self.seats[seat].restarts = (false, self.now);

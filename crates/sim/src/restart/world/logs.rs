@@ -12,13 +12,18 @@ const DURABLE: Invariant = Invariant(10, "durable prefix");
 
 /// The time after which a log may begin without older records, where scenes have that.
 const GAP_NS: u64 = 300 * MS;
+/// As above, where scenes do not have it.
+const GAPS_NS: u64 = 20_000 * MS;
 
 impl RestartWorld<'_> {
     /// Lets members send, deliver, log and sync.
     pub(super) fn work(&mut self) -> Checked {
         for view in 0..self.views.len() {
             let workers = self.workers(view);
-            let is_whole = workers.len() == self.views[view].processes.len() && self.views[view].next.is_none();
+            let group = &self.views[view];
+            // A member that has accepted another view has wedged.
+            let is_open = group.next.is_none() && group.votes.proposed.is_empty();
+            let is_whole = workers.len() == group.processes.len() && is_open;
             for log in 0..self.scene.logs as usize {
                 if is_whole && self.random.one_in(self.scene.send_one_in) {
                     self.send(view, log)?;
@@ -57,7 +62,10 @@ impl RestartWorld<'_> {
         let nonce = running.process.nonce;
         let MemberPhase::Live(live) = &mut running.phase else { return };
         let history = &histories[log];
-        let end = views[live.view].next.map_or(history.entries().len(), |next| views[next].start[log]);
+        // The group may have gone on without this member.
+        let epoch = views[live.view].view.epoch(SubgroupId(log as u32));
+        let received = history.entries().partition_point(|entry| entry.position.epoch <= epoch);
+        let end = views[live.view].next.map_or(received, |next| views[next].start[log]);
         live.at[log] = match before_delivery {
             // Messages are logged before they are delivered.
             true => end,
@@ -68,7 +76,7 @@ impl RestartWorld<'_> {
         }
         let state = &mut seat_state.disk.logs[log];
         let from = live.floor[log].max(history.after(state.last()));
-        let until = live.at[log].min(from + records).min(history.entries().len());
+        let until = live.at[log].min(from + records).min(received);
         state
             .records
             .extend(history.entries()[from.min(until)..until].iter().map(|entry| (entry.position, entry.digest)));
@@ -153,8 +161,12 @@ impl RestartWorld<'_> {
         };
         let last = self.seats[seat].disk.logs[log].last();
         let history = &self.histories[log];
+        // The group may have gone on without this member.
+        let live = self.seats[seat].running.as_ref().and_then(|running| running.live());
+        let epoch = live.map(|live| self.views[live.view].view.epoch(SubgroupId(log as u32)));
+        let received = history.entries().partition_point(|entry| Some(entry.position.epoch) <= epoch);
         let lacked: Vec<usize> =
-            (history.after(last)..lacks.end).filter(|index| !history.entries()[*index].gone).collect();
+            (history.after(last)..lacks.end.min(received)).filter(|index| !history.entries()[*index].gone).collect();
         if lacked.is_empty() {
             self.complete(seat, log, last);
             return Ok(());
@@ -192,7 +204,9 @@ impl RestartWorld<'_> {
                 self.histories[log].lose(index, is_excused)?;
             }
             let is_late = now >= lacks.since + GAP_NS && self.random.one_in(4);
-            if self.scene.gaps && is_late && !self.has_complete(seat, log) {
+            // The records may be on several disks, and no process have them all.
+            let has_gaps = self.scene.gaps || now >= lacks.since + GAPS_NS;
+            if has_gaps && is_late && !self.has_complete(seat, log) {
                 self.outcome.counts.gaps += 1;
                 let until = *positions.last().expect("it lacks records");
                 self.note(|| format!("s{seat}: log {log} begins without the records from {last:?} to {until:?}"));
@@ -347,6 +361,7 @@ impl RestartWorld<'_> {
         for (position, digest) in records.iter().skip(known).take_while(|(position, _)| *position <= last) {
             self.histories[log].append(*position, *digest)?;
         }
+        (0..self.seats.len()).for_each(|seat| self.note_synced(seat, log, 0));
         Ok(())
     }
 }

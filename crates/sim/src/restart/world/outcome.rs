@@ -53,6 +53,10 @@ counts! {
     refused,
     /// Restarts without members that an operator gave up.
     recoveries,
+    /// Restarts without members that did not come.
+    without_others,
+    /// Votes for views that were written to disks.
+    votes,
     /// Disks that were lost.
     lost_disks,
     /// Members that joined a group that had begun.

@@ -5,8 +5,9 @@ use crate::restart::plan::{MS, S};
 use spindle_core::control::{
     Restart, RestartMessage, RestartOutput, RestartRecord, RestartSetup, RestartTo, RestartView,
 };
-use spindle_core::{MemberId, Process, Time, ViewId};
+use spindle_core::{MemberId, Process, Time, View, ViewId};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// The number of messages of a restart that a process sends in a window of [`WINDOW_NS`] at most.
 const SENT_MAX: u64 = 3_000;
@@ -38,7 +39,8 @@ impl RestartWorld<'_> {
         let disk = &self.seats[seat].disk;
         let Some(record) = &disk.record else { return };
         let record = RestartRecord::decode(&record.encode()).expect("a record is read as it was written");
-        let setup = RestartSetup { me, record, logs: disk.states(), lost: self.lost.clone() };
+        let (host, patience) = (self.host_of(seat), Duration::from_nanos(self.scene.go_on_ns));
+        let setup = RestartSetup { me, record, logs: disk.states(), lost: self.lost.clone(), host, patience };
         let mut restart = Restart::new(setup, Time(self.now));
         restart.set_leads(self.scene.leads >> seat & 1 == 1);
         self.seats[seat].restarts = (true, self.now);
@@ -162,6 +164,9 @@ impl RestartWorld<'_> {
                 self.restart(seat, me);
                 self.settle(seat)
             }
+            (RecordWrite::Vote { view, ballot }, MemberPhase::Live(live)) if live.view == view => {
+                self.voted(view, ballot, nonce)
+            }
             (RecordWrite::Enter(view), MemberPhase::Entering) => self.begin(seat, view),
             (RecordWrite::Next(view), MemberPhase::Live(live)) if live.next == Some(view) => self.begin(seat, view),
             _ => Ok(()),
@@ -210,6 +215,15 @@ impl RestartWorld<'_> {
         Ok(())
     }
 
+    /// True if members of the base have not come, and are not given up.
+    fn is_without_others(&self, base: &View, value: &RestartView) -> bool {
+        let restarts = |id: &MemberId| {
+            let mut running = self.seats.iter().filter_map(|seat| seat.running.as_ref());
+            running.any(|running| running.process.id == *id && matches!(running.phase, MemberPhase::Restarting(_)))
+        };
+        base.members.iter().any(|id| value.view.rank_of(*id).is_none() && !restarts(id) && !self.lost.contains(id))
+    }
+
     /// True if a value may come from the leader of this ballot: its process is in it.
     fn has_proposed(&self, ballot: spindle_core::control::RestartBallot, value: &RestartView) -> bool {
         let is_it = |process: &Process| process.id == ballot.leader && process.nonce == ballot.nonce;
@@ -229,7 +243,7 @@ impl RestartWorld<'_> {
                         let message = RestartMessage::Hello { base: ViewId(0) };
                         self.after(self.scene.delay_ns, RestartEvent::Deliver { from: to, to: from, message });
                     }
-                    RestartMessage::Base { view } => self.take_base(seat, to.nonce, view),
+                    RestartMessage::Base { view, hosts } => self.take_base(seat, to.nonce, view, hosts),
                     _ => {}
                 }
                 return Ok(());
@@ -250,12 +264,13 @@ impl RestartWorld<'_> {
         let found = self.views.iter().position(|view| view.view == value.view && view.processes == processes);
         let running = self.seats[seat].running.as_mut().expect("it runs");
         let MemberPhase::Restarting(restart) = &running.phase else { return Ok(()) };
-        running.record = Some(restart.record().clone());
+        running.record = Some(RestartRecord { said_last: false, ..restart.record().clone() });
         let view = match found {
             Some(view) => view,
             None => {
                 let key = (value.view.id, processes.clone());
                 let base = self.bases.get(&key).cloned().unwrap_or_else(|| value.view.clone());
+                self.outcome.counts.without_others += u64::from(self.is_without_others(&base, &value));
                 self.restart_histories(&base, &value)?;
                 self.outcome.counts.restarts += 1;
                 self.outcome.counts.recoveries += u64::from(value.view.id.era() != base.id.era());

@@ -1,0 +1,41 @@
+//! The members of the last view that are enough for a restart.
+//!
+//! A view that ends another one is decided with `w` voters that have it on disk as accepted, and `d` voters
+//! that are dead, if `2 w + d > n`, of `n` voters. A death is known to members on the same host, from the
+//! kernel, and to all members if the process has said itself that it writes nothing more. With `m` absent
+//! voters, and `d` others whose death an absent member may have known, `2 m + d <= n` says that no view was
+//! decided by absent members alone. `2 m < n` says the same of two restarts.
+use super::Restart;
+use crate::ids::{MemberId, Time};
+use crate::mutation::mutation;
+use alloc::collections::BTreeSet;
+
+impl Restart {
+    /// When the restart goes on without members that have not come.
+    pub(super) fn goes_on_at(&self) -> Time {
+        self.arrived + self.setup.patience
+    }
+
+    /// True if these members are a restart quorum. Members that `said_last` may be known as dead to all.
+    pub(super) fn is_enough(&self, is_here: impl Fn(MemberId) -> bool, said_last: impl Fn(MemberId) -> bool) -> bool {
+        let (view, hosts) = (&self.record.view, &self.record.hosts);
+        let is_unknown = hosts.len() != view.members.len() || hosts.contains(&0);
+        if !self.setup.lost.is_empty() || is_unknown {
+            return false;
+        }
+        let absent: BTreeSet<u128> =
+            view.members.iter().zip(hosts).filter(|(id, _)| !is_here(**id)).map(|(_, host)| *host).collect();
+        let mut voters = 0;
+        let (mut missing, mut dead) = (0, 0);
+        for rank in view.ranks().filter(|rank| view.is_voter(*rank)) {
+            let (id, host) = (view.members[rank.index()], hosts[rank.index()]);
+            voters += 1;
+            match is_here(id) {
+                false => missing += 1,
+                true => dead += usize::from(said_last(id) || absent.contains(&host)),
+            }
+        }
+        let forgets_dead = mutation!(RestartForgetsDead);
+        2 * missing + if forgets_dead { 0 } else { dead } <= voters && 2 * missing < voters
+    }
+}
