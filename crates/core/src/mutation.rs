@@ -235,6 +235,8 @@ mod bugs {
         OldAnswersCount,
         /// Processes that ask between two views are not admitted later.
         AdmissionsLost,
+        /// A view that begins forgets the processes that wait for admission.
+        JoinersForgotten,
         /// A process that asks a member of its host is not informed of the other members.
         JoinersUntold,
         /// Any process with the id of a member counts as that member.

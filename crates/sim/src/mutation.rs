@@ -55,8 +55,9 @@ pub const RESTART: [Mutation; 8] = [
 
 /// Mutations of the control plane, which the simulator of whole processes finds. Some of the other
 /// mutations show there, too.
-pub const CONTROL: [Mutation; 28] = [
+pub const CONTROL: [Mutation; 29] = [
     Mutation::AdmissionsLost,
+    Mutation::JoinersForgotten,
     Mutation::JoinersUntold,
     Mutation::NoncesIgnored,
     Mutation::FirstViewNeverOver,

@@ -34,6 +34,7 @@ mod subgroups;
 #[cfg(test)]
 mod tests;
 mod views;
+mod waiting;
 mod watching;
 mod world;
 

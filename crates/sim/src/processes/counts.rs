@@ -41,6 +41,8 @@ counts! {
     refusals,
     /// Processes that were killed.
     kills,
+    /// Processes that were killed while they waited for admission, as a view began.
+    killed_waiting,
     /// Processes that were restarted.
     restarts,
     /// Times at which links were cut.

@@ -1,6 +1,7 @@
 //! The content of a scene, and how one is drawn from a seed.
 use super::proposed_changes::{self, ProposedChange};
 use super::subgroups;
+use super::waiting;
 use crate::random::Random;
 use spindle_core::control::{Adoption, ObjectName, SharedSettings};
 use spindle_core::{Order, Rule, SubgroupSpec};
@@ -51,6 +52,13 @@ pub enum HostsFault {
         down_ns: Option<u64>,
         /// True if the new process has another id.
         renamed: bool,
+    },
+    /// The next process of a place that waits for admission is killed when a view begins without it.
+    KillWaiting {
+        /// Its place.
+        place: u32,
+        /// The time until another process starts, with another id; `None`: none does.
+        down_ns: Option<u64>,
     },
     /// A process asks to leave. Another process starts in its place later.
     Leave {
@@ -277,6 +285,11 @@ impl HostsScene {
             let (at, ns) = (room.below(calm_ns), room.range(MS, longest));
             faults.push((at, HostsFault::Full { place: room.below(count.into()) as u32, ns }));
         }
+        let mut apart = Random::new(seed, 23);
+        let learns = apart.one_in(2);
+        if !learns {
+            faults.extend(waiting::drawn(seed, hosts, count, calm_ns));
+        }
         faults.sort_by_key(|(at, _)| *at);
         let mut names = Random::new(seed, 25);
         let is_named = is_afar && names.one_in(4);
@@ -287,15 +300,15 @@ impl HostsScene {
         });
         let over = |(at, fault): &(u64, HostsFault)| match fault {
             HostsFault::Cut { ns, .. } | HostsFault::Pause { ns, .. } | HostsFault::Full { ns, .. } => at + ns,
-            HostsFault::Kill { down_ns, .. } | HostsFault::Leave { down_ns, .. } => at + down_ns.unwrap_or(0),
+            HostsFault::Kill { down_ns, .. }
+            | HostsFault::Leave { down_ns, .. }
+            | HostsFault::KillWaiting { down_ns, .. } => at + down_ns.unwrap_or(0),
             HostsFault::Break { .. }
             | HostsFault::Evict { .. }
             | HostsFault::Vanish { .. }
             | HostsFault::Propose { .. } => *at,
         };
         let calm_ns = faults.iter().map(over).max().unwrap_or(0).max(calm_ns);
-        let mut apart = Random::new(seed, 23);
-        let learns = apart.one_in(2);
         for _ in 0..[0, 0, 1, 2][apart.below(4) as usize] {
             let host = apart.below(hosts.into()) as u32;
             let number = places.len() as u32;

@@ -170,6 +170,7 @@ impl HostsWorld<'_> {
         self.places[process.place].knows = Some(Incarnation(of));
         self.check_settings(process, of)?;
         let is_new = self.ledger.begins(of, &seen, process.number, process.me.id)?;
+        self.kill_waiting(view);
         if is_new {
             self.recent_views.push(self.now);
             let ids: Vec<String> = view.members.iter().map(ToString::to_string).collect();

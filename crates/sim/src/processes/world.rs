@@ -63,6 +63,9 @@ pub(super) struct PlaceState {
     /// The number of processes that it had.
     pub(super) count: u32,
     pub(super) disk: BootstrapRecord,
+    /// The time until the next process starts, if the current one is killed while it waits for
+    /// admission; `Some(None)`: none does.
+    pub(super) dies_waiting: Option<Option<u64>>,
     /// True if no process starts here any more.
     pub(super) is_over: bool,
     pub(super) last_id: Option<MemberId>,
@@ -462,6 +465,7 @@ impl<'s> HostsWorld<'s> {
                 }
             }
             ProcessEvent::Exit { process } => self.exit(process),
+            ProcessEvent::KillWaiting { place, down_ns } => self.kill_if_waiting(place, down_ns),
             ProcessEvent::Renamed { address, is_there: true } => drop(self.named.insert(address)),
             // A process may have started at the address again.
             ProcessEvent::Renamed { address, is_there: false } => {

@@ -15,6 +15,11 @@ pub(in crate::processes) enum ProcessEvent {
     Step {
         process: usize,
     },
+    /// A process is killed if it still waits for admission.
+    KillWaiting {
+        place: usize,
+        down_ns: Option<u64>,
+    },
     Messages {
         process: usize,
         near: Near,

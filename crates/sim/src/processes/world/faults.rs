@@ -62,6 +62,7 @@ impl<'s> HostsWorld<'s> {
                     self.push(self.now + down_ns, ProcessEvent::Start { place: at, id });
                 }
             }
+            HostsFault::KillWaiting { place, down_ns } => self.places[place as usize].dies_waiting = Some(down_ns),
             HostsFault::Leave { place, down_ns } => {
                 let at = place as usize;
                 self.places[at].is_over |= down_ns.is_none();
