@@ -333,6 +333,12 @@ mod bugs {
         CutBeyondDisk,
         /// A log keeps messages that are not part of an epoch that has ended.
         LogUncut,
+        /// The durable frontier leaves out the disk of the last peer.
+        DurableForgetsOne,
+        /// The cuts of a subgroup that delivers only what is durable leave out the last durable messages.
+        CutBelowDurable,
+        /// Messages of older epochs count as durable though too few of the members that had them continue.
+        HoldersForgotten,
     }
 
     static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);

@@ -1,4 +1,5 @@
 //! The content of a scene, and how one is drawn from a seed.
+use super::disks::{self, LogDisks};
 use super::proposed_changes::{self, ProposedChange};
 use super::subgroups;
 use super::waiting;
@@ -59,6 +60,28 @@ pub enum HostsFault {
         place: u32,
         /// The time until another process starts, with another id; `None`: none does.
         down_ns: Option<u64>,
+    },
+    /// The disk of a place has no space for records for a while.
+    DiskFull {
+        /// The place.
+        place: u32,
+        /// The length of this state.
+        ns: u64,
+    },
+    /// The next sync of a place's disk fails, and its process ends.
+    DiskFails {
+        /// The place.
+        place: u32,
+    },
+    /// A copy of a place's disk is made, which is put in place of the disk when the process ends.
+    DiskCopied {
+        /// The place.
+        place: u32,
+    },
+    /// The disk of a place is lost when its process ends.
+    DiskLost {
+        /// The place.
+        place: u32,
     },
     /// A process asks to leave. Another process starts in its place later.
     Leave {
@@ -211,6 +234,8 @@ pub struct HostsScene {
     pub epochs: bool,
     /// The slow application; `None`: there is none.
     pub slow: Option<Slow>,
+    /// The disks of logged subgroups; `None`: none is logged.
+    pub logs: Option<LogDisks>,
     /// The places whose processes have settings of their own, and whether a user gave them.
     pub differing: Vec<Differing>,
 }
@@ -298,13 +323,21 @@ impl HostsScene {
             late_ns: names.range(MS, 5 * S),
             moves: names.one_in(2),
         });
+        faults.extend(disks::faults(seed, count, calm_ns));
+        faults.sort_by_key(|(at, _)| *at);
         let over = |(at, fault): &(u64, HostsFault)| match fault {
-            HostsFault::Cut { ns, .. } | HostsFault::Pause { ns, .. } | HostsFault::Full { ns, .. } => at + ns,
+            HostsFault::Cut { ns, .. }
+            | HostsFault::Pause { ns, .. }
+            | HostsFault::Full { ns, .. }
+            | HostsFault::DiskFull { ns, .. } => at + ns,
             HostsFault::Kill { down_ns, .. }
             | HostsFault::Leave { down_ns, .. }
             | HostsFault::KillWaiting { down_ns, .. } => at + down_ns.unwrap_or(0),
             HostsFault::Break { .. }
             | HostsFault::Evict { .. }
+            | HostsFault::DiskFails { .. }
+            | HostsFault::DiskCopied { .. }
+            | HostsFault::DiskLost { .. }
             | HostsFault::Vanish { .. }
             | HostsFault::Propose { .. } => *at,
         };
@@ -331,6 +364,7 @@ impl HostsScene {
         }
         faults.sort_by_key(|(at, _)| *at);
         let mut subgroups = subgroups::drawn(seed);
+        let logs = LogDisks::drawn(seed, count, &mut subgroups);
         faults.extend(proposed_changes::drawn(seed, &subgroups, count, calm_ns));
         faults.sort_by_key(|(at, _)| *at);
         let mut operator = Random::new(seed, 24);
@@ -345,7 +379,9 @@ impl HostsScene {
         // Over slower links an observer or learner needs more time for an object than a view lasts:
         // it dials, is dialled, and asks again after 2 s.
         let is_followed = learns || places.iter().any(|place| place.is_observer);
-        let large = LargeMessages::drawn(seed).filter(|_| !is_followed || worst <= SLOWEST_FOLLOWED_NS);
+        let large = LargeMessages::drawn(seed)
+            .filter(|_| logs.is_none())
+            .filter(|_| !is_followed || worst <= SLOWEST_FOLLOWED_NS);
         if large.is_some() {
             let hold_names =
                 |spec: &mut SubgroupSpec| spec.message_bytes_max = spec.message_bytes_max.max(ObjectName::BYTES);
@@ -397,6 +433,7 @@ impl HostsScene {
             errs,
             large,
             differing: differing(seed, count, learns && !is_afar),
+            logs,
             epochs: large.is_none() && !Random::new(seed, 29).one_in(4),
             slow,
         }
@@ -562,11 +599,12 @@ impl fmt::Display for HostsScene {
                 if *is_observer { ", observing" } else { "" }
             )?;
         }
-        for SubgroupSpec { name, member_rule, sender_rule, order, .. } in &self.subgroups {
+        for SubgroupSpec { name, member_rule, sender_rule, order, durability, .. } in &self.subgroups {
             let order = if *order == Order::Fifo { ", Fifo" } else { "" };
             let senders =
                 if *sender_rule == Rule::Everyone { String::new() } else { format!(", {sender_rule:?} send") };
-            writeln!(f, "subgroup {name}: {member_rule:?}{senders}{order}")?;
+            let logged = durability.copies().map_or(String::new(), |_| format!(", {durability:?}"));
+            writeln!(f, "subgroup {name}: {member_rule:?}{senders}{order}{logged}")?;
         }
         if let Some(ns) = self.recovers_ns {
             let what = if self.errs { "whom a member does not hear" } else { "what is lost" };
@@ -574,6 +612,9 @@ impl fmt::Display for HostsScene {
         }
         if let Some(large) = &self.large {
             writeln!(f, "{large:?}")?;
+        }
+        if let Some(logs) = &self.logs {
+            writeln!(f, "{logs:?}")?;
         }
         if self.epochs {
             writeln!(f, "subgroups go on that a change does not touch")?;

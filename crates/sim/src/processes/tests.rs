@@ -54,6 +54,7 @@ fn scene(places: Vec<ProcessPlace>, delay_ns: u64) -> HostsScene {
         large: None,
         epochs: true,
         slow: None,
+        logs: None,
         differing: vec![],
     }
 }

@@ -298,6 +298,7 @@ pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Resu
         errs: false,
         large,
         epochs: true,
+        logs: None,
         slow: None,
         differing,
     };
