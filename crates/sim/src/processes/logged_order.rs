@@ -185,3 +185,75 @@ impl LoggedOrder {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(epoch: u64, sequence: u64) -> Position {
+        Position { epoch: ViewId(epoch), sequence }
+    }
+
+    fn record(position: Position) -> DiskRecord {
+        let clock = position.epoch.0 << 32 | position.sequence;
+        DiskRecord { position, clock, message: (1, clock as u32) }
+    }
+
+    fn log(positions: &[Position]) -> DiskLog {
+        let records: Vec<DiskRecord> = positions.iter().copied().map(record).collect();
+        DiskLog { synced: records.len(), records, floor: None }
+    }
+
+    fn example() -> LoggedOrder {
+        let mut order = LoggedOrder::default();
+        let mut last = None;
+        for position in [at(1, 0), at(1, 3), at(2, 1)] {
+            order.appended(0, last, false, record(position)).unwrap();
+            last = Some(position);
+        }
+        order
+    }
+
+    #[test]
+    fn logs_that_differ_or_have_gaps_are_found() {
+        let mut order = example();
+        assert_eq!(order.appended(1, None, false, record(at(1, 0))), Ok(()));
+        assert!(order.appended(1, Some(at(1, 0)), false, record(at(2, 1))).is_err(), "a gap");
+        assert!(order.appended(2, None, false, record(at(2, 1))).is_err(), "a log that begins late");
+        assert_eq!(order.appended(2, None, true, record(at(2, 1))), Ok(()), "it says that it does");
+        assert!(order.appended(1, Some(at(1, 0)), false, DiskRecord { clock: 9, ..record(at(1, 3)) }).is_err());
+        assert!(order.appended(1, Some(at(1, 0)), false, record(at(1, 2))).is_err(), "others have left it out");
+        let early = DiskRecord { clock: 1, ..record(at(2, 2)) };
+        assert!(order.appended(1, Some(at(2, 1)), false, early).is_err(), "an earlier clock");
+        assert_eq!(order.check(1, &log(&[at(1, 0), at(1, 3)]), None, ViewId(2)), Ok(()));
+        assert_eq!(order.check(1, &log(&[at(1, 0), at(2, 1)]), None, ViewId(2)).unwrap_err().number, 10);
+        assert_eq!(order.check(1, &log(&[at(2, 1)]), Some(ViewId(2)), ViewId(3)), Ok(()));
+    }
+
+    #[test]
+    fn what_counts_as_durable_is_on_enough_disks_and_stays() {
+        let mut order = example();
+        let (all, short) = (log(&[at(1, 0), at(1, 3), at(2, 1)]), log(&[at(1, 0)]));
+        assert_eq!(order.durable(0, (at(1, 1), None), (1, &[Some(&all), Some(&short)])), Ok(()));
+        assert!(order.durable(0, (at(1, 4), None), (1, &[Some(&all), Some(&short)])).is_err(), "a disk lacks one");
+        assert!(order.durable(0, (at(1, 1), None), (2, &[Some(&all)])).is_err(), "too few members");
+        let begun = DiskLog { floor: Some(at(1, 3)), ..log(&[at(2, 1)]) };
+        let older = |order: &mut LoggedOrder, copies| {
+            order.durable(0, (at(2, 2), Some(ViewId(1))), (copies, &[Some(&all), Some(&begun)]))
+        };
+        assert!(older(&mut order, 2).is_err(), "a copy of an older message is missing");
+        assert_eq!(older(&mut order, 1), Ok(()));
+        assert_eq!(order.ended(ViewId(2), 1).unwrap_err().number, 10, "the end is before a durable message");
+        assert!(example().ended(ViewId(1), 4).is_ok());
+    }
+
+    #[test]
+    fn a_list_begins_anew_or_without_what_was_given_up() {
+        let mut order = example();
+        order.divided(&[&log(&[at(1, 0)])]).unwrap();
+        assert_eq!(order.of_epoch(ViewId(1)).count(), 1);
+        order.begins_anew(ViewId(4));
+        assert_eq!(order.appended(3, None, true, record(at(4, 0))), Ok(()));
+        assert_eq!(order.check(3, &log(&[at(1, 0), at(4, 0)]), None, ViewId(5)), Ok(()));
+    }
+}

@@ -307,7 +307,10 @@ impl HostsWorld<'_> {
                 continue;
             }
             let cutting = log.cut.is_some();
-            let has_room = on_disk.waiting() < disks.queue && !cutting && self.broken != Broken::RoomUntold;
+            let has_room = on_disk.waiting() < disks.queue && !cutting;
+            if log.is_blocked && self.broken == Broken::RoomUntold {
+                continue;
+            }
             let told = match self.broken == Broken::PersistedUnsynced {
                 true => on_disk.last(),
                 false => on_disk.on_disk(),
