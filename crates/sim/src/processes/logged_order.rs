@@ -80,6 +80,11 @@ impl LoggedOrder {
         Ok(())
     }
 
+    /// Returns true if an epoch is part of the list, which may have begun anew since.
+    pub(super) fn has(&self, epoch: ViewId) -> bool {
+        Some(epoch) >= self.begins
+    }
+
     /// Returns the messages of an epoch, in order.
     pub(super) fn of_epoch(&self, epoch: ViewId) -> impl Iterator<Item = MessageId> {
         let range = Position { epoch, sequence: 0 }..=Position { epoch, sequence: u64::MAX };

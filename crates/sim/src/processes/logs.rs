@@ -230,7 +230,7 @@ impl HostsWorld<'_> {
             return;
         }
         log.writing = Some(on_disk.records.len());
-        let at = self.now + sync_takes(&disks, process.place, &mut self.random);
+        let at = self.now + sync_takes(&disks, (process.place, self.is_calm), &mut self.random);
         self.push(at, ProcessEvent::LogSynced { process: process.number, name: name.into() });
     }
 
@@ -302,7 +302,7 @@ impl HostsWorld<'_> {
                 && on_disk.waiting() == 0
             {
                 log.cut = Some((from, true));
-                let at = self.now + sync_takes(&disks, process.place, &mut self.random);
+                let at = self.now + sync_takes(&disks, (process.place, self.is_calm), &mut self.random);
                 self.push(at, ProcessEvent::LogCut { process: process.number, name: name.clone() });
                 continue;
             }

@@ -378,7 +378,7 @@ impl HostsWorld<'_> {
         }
         let mut spec = specs[self.random.below(specs.len() as u64) as usize];
         let proved: BTreeSet<String> = process.probes.keys().cloned().collect();
-        let lacks = |spec: &&SubgroupSpec| spec.is_available() && !proved.contains(&spec.name);
+        let lacks = |spec: &&SubgroupSpec| spec.is_available() && !spec.lacks_copies() && !proved.contains(&spec.name);
         if self.is_calm
             && let Some(unproved) = specs.iter().find(|spec| lacks(spec))
         {

@@ -367,6 +367,11 @@ impl HostsScene {
         let logs = LogDisks::drawn(seed, count, &mut subgroups);
         faults.extend(proposed_changes::drawn(seed, &subgroups, count, calm_ns));
         faults.sort_by_key(|(at, _)| *at);
+        if subgroups.iter().any(|spec| spec.durability.delivers_durable()) {
+            // Observers of such groups are not played yet (docs/testing/processes.md).
+            places.truncate(count as usize);
+            faults.retain(|(_, fault)| !matches!(fault, HostsFault::Pause { place, .. } if *place >= count));
+        }
         let mut operator = Random::new(seed, 24);
         let recovers_ns = operator.one_in(2).then(|| operator.range(100 * MS, 20 * S));
         // Observers follow any group that they find.

@@ -65,6 +65,10 @@ impl HostsWorld<'_> {
         let end = spec.senders.iter().zip(trims).filter_map(last).max().map_or(0, |last| last + 1);
         let order = self.orders.entry((key.0, spec.name.clone())).or_default();
         order.ended(epoch, end)?;
+        if !order.has(epoch) {
+            // No member of the epoch continues.
+            return Ok(());
+        }
         let Some(log) = process.logs.get(&spec.name) else { return Ok(()) };
         let disk = &self.places[process.place].log_disk;
         if log.is_lacking() || log.cut.is_some() || spec.order != Order::Total {

@@ -339,7 +339,7 @@ impl HostsWorld<'_> {
             }
             if let Some(end) = end {
                 let full_until = self.places[process.place].log_disk.full_until;
-                let at = now.max(full_until) + sync_takes(&disks, process.place, &mut self.random);
+                let at = now.max(full_until) + sync_takes(&disks, (process.place, self.is_calm), &mut self.random);
                 fetch.ends = Some((at, end));
             }
         }
