@@ -316,7 +316,8 @@ impl Logging {
             self.durable = self.durable.max(all);
         }
         let sequence = self.durable.checked_sub(1).filter(|_| self.durable > before)?;
-        let covers_older = self.holders.len() >= self.copies || mutation!(TooFewCopies) || mutation!(HoldersForgotten);
+        let too_few = self.holders.len() < self.copies && !mutation!(HoldersForgotten);
+        let covers_older = !too_few || mutation!(TooFewCopies);
         Some(DurableRise { frontier: Position { epoch: self.epoch, sequence }, covers_older })
     }
 

@@ -257,7 +257,7 @@ impl HostsWorld<'_> {
             // The records are lost, and count as written.
             let from = on_disk.synced;
             let until = until.min(on_disk.records.len());
-            let lost = on_disk.records.drain(from..until).last();
+            let lost = on_disk.records.drain(from..until).next_back();
             if let Some(process) = self.living(number)
                 && let Some(log) = process.logs.get_mut(name)
             {
