@@ -285,7 +285,7 @@ fn restart(session: &StepSession<'_>) -> Result<String> {
 }
 
 /// The number of seeds of whole processes, and the events that must occur in them at least.
-const PROCESSES: [(&str, u64); 29] = [
+const PROCESSES: [(&str, u64); 36] = [
     ("seeds", 6_000),
     ("bootstraps", 4_800),
     ("joins", 10_800),
@@ -315,6 +315,13 @@ const PROCESSES: [(&str, u64); 29] = [
     ("blocks", 240_000),
     ("lent", 210_000),
     ("fetched", 30_000),
+    ("killed_waiting", 40),
+    ("logged", 1_000_000),
+    ("durable", 300_000),
+    ("log_returns", 1_200),
+    ("caught_up", 1_000),
+    ("log_cuts", 900),
+    ("foreign", 40),
 ];
 
 fn processes(session: &StepSession<'_>) -> Result<String> {

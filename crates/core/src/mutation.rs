@@ -235,6 +235,8 @@ mod bugs {
         OldAnswersCount,
         /// Processes that ask between two views are not admitted later.
         AdmissionsLost,
+        /// A view that begins forgets the processes that wait for admission.
+        JoinersForgotten,
         /// A process that asks a member of its host is not informed of the other members.
         JoinersUntold,
         /// Any process with the id of a member counts as that member.
@@ -341,6 +343,12 @@ mod bugs {
         CutBeyondDisk,
         /// A log keeps messages that are not part of an epoch that has ended.
         LogUncut,
+        /// The durable frontier leaves out the disk of the last peer.
+        DurableForgetsOne,
+        /// The cuts of a subgroup that delivers only what is durable leave out the last durable messages.
+        CutBelowDurable,
+        /// Messages of older epochs count as durable though too few of the members that had them continue.
+        HoldersForgotten,
     }
 
     static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);

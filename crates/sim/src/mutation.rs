@@ -55,11 +55,12 @@ pub const RESTART: [Mutation; 10] = [
     Mutation::RestartCutsBack,
 ];
 
-/// Mutations of the control plane, which the simulator of whole processes finds. Some of the other
-/// mutations show there, too.
-pub const CONTROL: [Mutation; 29] = [
+/// Mutations of the control plane, and of logs as whole processes have them, which the simulator of
+/// whole processes finds. Some of the other mutations show there, too.
+pub const CONTROL: [Mutation; 34] = [
     Mutation::SkewAdmitted,
     Mutation::AdmissionsLost,
+    Mutation::JoinersForgotten,
     Mutation::JoinersUntold,
     Mutation::NoncesIgnored,
     Mutation::FirstViewNeverOver,
@@ -87,16 +88,28 @@ pub const CONTROL: [Mutation; 29] = [
     Mutation::ObserversKept,
     Mutation::PlacesGuessed,
     Mutation::DeathOfAnother,
+    Mutation::ForeignRecordsKept,
+    Mutation::DurableForgetsOne,
+    Mutation::CutBelowDurable,
+    Mutation::HoldersForgotten,
 ];
 
 /// Mutations of other layers that whole processes show, too.
-pub const SHOWN: [Mutation; 6] = [
+pub const SHOWN: [Mutation; 14] = [
     Mutation::SuspicionKept,
     Mutation::SilenceIsAnAnswer,
     Mutation::FifoTwice,
     Mutation::WaitingForgotten,
     Mutation::ResendForgotten,
     Mutation::LeftoversTooLong,
+    Mutation::PersistedBeforeSync,
+    Mutation::DurableOnOne,
+    Mutation::TooFewCopies,
+    Mutation::OlderForgotten,
+    Mutation::DeliveredBeforeDurable,
+    Mutation::CutBeyondDisk,
+    Mutation::LogUncut,
+    Mutation::ClockForgotten,
 ];
 
 /// Searches for a mutation of the core, or for a broken duty of a driver, with whole processes.

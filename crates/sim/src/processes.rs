@@ -10,6 +10,7 @@
 //! simulator decides nothing about the group.
 mod blocks;
 mod counts;
+mod disks;
 mod driver;
 mod entry;
 mod host;
@@ -17,6 +18,8 @@ mod keeping;
 mod large;
 mod learning;
 mod ledger;
+mod logged_order;
+mod logs;
 mod member;
 mod net;
 mod network;
@@ -34,10 +37,12 @@ mod subgroups;
 #[cfg(test)]
 mod tests;
 mod views;
+mod waiting;
 mod watching;
 mod world;
 
 pub use counts::Counts;
+pub use disks::LogDisks;
 pub use plan::{Differing, HostsFault, HostsScene, LargeMessages, ProcessPlace, Slow};
 pub use proposed_changes::ProposedChange;
 #[cfg(mutation)]

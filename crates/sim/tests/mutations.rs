@@ -42,6 +42,7 @@ const SEARCHED: [Mutation; 12] = [
 /// `crates/core/src/control/restart/tests.rs` and
 /// `crates/sim/src/processes/tests.rs` find them.
 const TESTED: [Mutation; 23] = [
+    Mutation::RestartCutsBack,
     Mutation::GivenKeyAdopted,
     Mutation::WaitersAdopted,
     Mutation::FarJoinersVote,
@@ -64,7 +65,6 @@ const TESTED: [Mutation; 23] = [
     Mutation::LogUnawaited,
     Mutation::RestartForgets,
     Mutation::RestartDecidesAlone,
-    Mutation::ForeignRecordsKept,
 ];
 
 /// Fewer than one seed of 10,000 of whole processes shows it: the group has to continue without a

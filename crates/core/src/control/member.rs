@@ -191,6 +191,12 @@ impl Member {
             has_object_groups: false,
             is_followed: false,
         };
+        for id in member.absent.clone() {
+            // It may be known by now that it has written nothing in this view.
+            if roster.is_dead(id) {
+                member.died(id, roster);
+            }
+        }
         member.begin_redials(roster, now);
         member.weigh_epochs(roster);
         let (me, view, members) = (roster.me().0, member.view.id.0, &member.view.members);

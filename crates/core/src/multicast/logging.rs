@@ -213,7 +213,8 @@ impl Logging {
     /// INV-DELIVER-DURABLE: the sequence numbers that my cuts contain, if these depend on my disk. Each
     /// member that continues has on disk what is below the trims, and no member has delivered more.
     pub(crate) fn cut(&self) -> Option<u64> {
-        (self.delivers_durable && !mutation!(CutBeyondDisk)).then(|| self.persisted.saturating_sub(1))
+        let below = if mutation!(CutBelowDurable) { 3 } else { 1 };
+        (self.delivers_durable && !mutation!(CutBeyondDisk)).then(|| self.persisted.saturating_sub(below))
     }
 
     /// Closes the log, as the epoch has ended at these trims. Returns the position from which on the log
@@ -307,13 +308,18 @@ impl Logging {
         let before = self.durable;
         let all = match mutation!(DurableOnOne) {
             true => self.persisted.max(self.peers.iter().copied().max().unwrap_or(0)),
-            false => self.peers.iter().copied().fold(self.persisted, u64::min),
+            false => {
+                let left_out = usize::from(mutation!(DurableForgetsOne));
+                let counted = &self.peers[..self.peers.len().saturating_sub(left_out)];
+                counted.iter().copied().fold(self.persisted, u64::min)
+            }
         };
         if self.peers.len() + 1 >= self.copies || mutation!(TooFewCopies) {
             self.durable = self.durable.max(all);
         }
         let sequence = self.durable.checked_sub(1).filter(|_| self.durable > before)?;
-        let covers_older = self.holders.len() >= self.copies || mutation!(TooFewCopies);
+        let too_few = self.holders.len() < self.copies && !mutation!(HoldersForgotten);
+        let covers_older = !too_few || mutation!(TooFewCopies);
         Some(DurableRise { frontier: Position { epoch: self.epoch, sequence }, covers_older })
     }
 

@@ -43,6 +43,8 @@ counts! {
     skewed,
     /// Processes that were killed.
     kills,
+    /// Processes that were killed while they waited for admission, as a view began.
+    killed_waiting,
     /// Processes that were restarted.
     restarts,
     /// Times at which links were cut.
@@ -105,6 +107,26 @@ counts! {
     observed,
     /// Reports to observers that they missed messages.
     gaps,
+    /// Records that logs took from engines.
+    logged,
+    /// Rises of durable frontiers.
+    durable,
+    /// Logs that lost records behind the end of an epoch.
+    log_cuts,
+    /// Logs of earlier processes that were opened.
+    log_returns,
+    /// Logs that got all records that they lacked.
+    caught_up,
+    /// Streams of records that ended.
+    record_streams,
+    /// Records that came from other members.
+    fetched_records,
+    /// Logs with records that the group had given up.
+    foreign,
+    /// Syncs that failed.
+    sync_failures,
+    /// Times at which a disk became full.
+    disks_full,
     /// Events that were processed.
     events,
     /// Virtual time, in ns.

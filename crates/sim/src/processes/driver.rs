@@ -3,6 +3,7 @@
 use super::entry::CLOCK_BEGIN;
 use super::host::LockedRole;
 use super::keeping::ObjectAnswer;
+use super::logs::RecordArrival;
 use super::network::PacketLoad;
 use super::plan::{MS, S};
 use super::process::{DeathNotice, Near, NetworkEvent, ProcessPhase, RowAccess, SimProcess};
@@ -57,7 +58,7 @@ impl HostsWorld<'_> {
             ProcessPhase::Out => u64::MAX,
         };
         self.carry_out(process)?;
-        let sends = self.send_states(process);
+        let sends = self.send_states(process).min(self.send_record_parts(process));
         let posts = self.move_posts(process);
         let messages = self.flush(process);
         self.carry_out(process)?;
@@ -155,6 +156,9 @@ impl HostsWorld<'_> {
             (ControlMessage::Bulk { incarnation, view, from, number }, Some((connection, _))) => {
                 self.keep_link(process, (incarnation, view, number), from, (connection, true));
             }
+            (ControlMessage::Records { from, reply }, Some((connection, _))) => {
+                process.record_arrivals.push(RecordArrival { from, reply, connection });
+            }
             (ControlMessage::Objects { from, reply }, Some((connection, _))) => {
                 process.objects.answers.push(ObjectAnswer { from, reply, connection });
             }
@@ -196,6 +200,12 @@ impl HostsWorld<'_> {
                     Purpose::State { view } if is_known => process.incoming.push((view, with.id, connection)),
                     Purpose::Bulk { incarnation, view, number } if is_known => {
                         self.keep_link(process, (incarnation, view, number), with.id, (connection, false));
+                    }
+                    Purpose::Records { reply } if dialled => {
+                        self.send_records_over(process, with.id, reply, connection)
+                    }
+                    Purpose::Records { reply } if is_known => {
+                        process.record_arrivals.push(RecordArrival { from: with.id, reply, connection });
                     }
                     Purpose::Objects { view, reply } if dialled => {
                         self.serve_pledged(process, with.id, (view, reply), connection);

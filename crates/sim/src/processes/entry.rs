@@ -174,6 +174,12 @@ impl HostsWorld<'_> {
             pledged: vec![],
             incoming: vec![],
             troubled: 0,
+            logs: BTreeMap::new(),
+            has_logs: false,
+            disk_failed: false,
+            record_sendings: vec![],
+            record_arrivals: vec![],
+            no_records: vec![],
         }
     }
 

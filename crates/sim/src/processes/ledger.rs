@@ -11,6 +11,7 @@ const ORDER: Invariant = Invariant(1, "total order");
 const ONCE: Invariant = Invariant(2, "no invention");
 const GAPS: Invariant = Invariant(3, "no duplicate, no gap, FIFO");
 const ALL: Invariant = Invariant(4, "atomicity");
+const LOGGED: Invariant = Invariant(10, "durable prefix");
 const SAME_END: Invariant = Invariant(8, "uniformity");
 
 /// A message: the sending process, and the message's number there.
@@ -229,6 +230,28 @@ impl HostsLedger {
     fn before(&self, of: u128, id: ViewId) -> Option<&Viewed> {
         let before = self.views.range((of, 0)..(of, id.0)).filter(|((_, before), _)| id.follows(ViewId(*before)));
         before.max_by_key(|((_, before), _)| ViewId(*before).era()).map(|(_, viewed)| viewed)
+    }
+
+    /// Returns the view that led to this one.
+    pub(super) fn view_before(&self, of: u128, id: ViewId) -> Option<View> {
+        self.before(of, id).map(|viewed| viewed.view.clone())
+    }
+
+    /// Checks that a process has logged the messages of a subgroup's epoch that it has delivered, in their
+    /// order. `key` is the view with which the epoch began.
+    pub(super) fn is_logged(&self, key: ViewKey, process: usize, subgroup: u32, logged: &[MessageId]) -> Checked {
+        let viewed = &self.views[&key];
+        let count = viewed.delivered.get(&process).map_or(0, |counts| counts[subgroup as usize]);
+        let order = &viewed.orders[subgroup as usize];
+        let is_short = logged.len() != count && !self.learned.contains(&process);
+        match order.iter().zip(logged).find(|(one, other)| one != other) {
+            None if !is_short => Ok(()),
+            found => LOGGED.broken(format!(
+                "process {process} has logged {} messages in view {} and delivered {count}; the first that differs: {found:?}",
+                logged.len(),
+                key.1
+            )),
+        }
     }
 
     /// Returns true if a later view than this one was decided, without this member.

@@ -1,6 +1,7 @@
 //! A step of a member: it takes its inputs, its applications send, and its engine is polled.
 use super::large::forget_sent;
 use super::ledger::MessageId;
+use super::logs::LogUpcalls;
 use super::objects::OBJECT_BYTES_MIN;
 use super::plan::MS;
 use super::process::{ProcessPhase, SimProcess};
@@ -13,13 +14,17 @@ use super::world::{Broken, HostsWorld};
 use crate::checkers::Checked;
 use spindle_core::control::{ControlEvent, Heard, Request};
 use spindle_core::wire::layout::membership;
-use spindle_core::wire::ring::Kind;
-use spindle_core::{Batch, Engine, MemberId, Order, Rank, State, SubgroupId, SubgroupSpec, Time, Upcalls, View};
+use spindle_core::wire::ring::{HEADER_BYTES, Kind, TIME_BYTES};
+use spindle_core::{
+    Batch, DurableRise, Engine, MemberId, Order, Position, Rank, Records, State, SubgroupId, SubgroupSpec, Time,
+    Upcalls, View,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The messages that a poll delivers, by subgroup, and how many of them were sent as objects.
 struct Taken<'a> {
+    logs: &'a mut LogUpcalls,
     delivered: &'a mut Vec<(u32, MessageId)>,
     large: &'a mut u64,
 }
@@ -30,6 +35,18 @@ impl<'a> Upcalls<PolledTable<'a>> for Taken<'_> {
             *self.large += u64::from(message.payload.len() >= OBJECT_BYTES_MIN);
             self.delivered.push((subgroup.0, decode(message.payload)));
         });
+    }
+
+    fn log(&mut self, subgroup: SubgroupId, records: &mut Records<'_, PolledTable<'a>>) {
+        self.logs.log(subgroup, records);
+    }
+
+    fn cut_log(&mut self, subgroup: SubgroupId, from: Position) {
+        self.logs.cut(subgroup, from);
+    }
+
+    fn durable(&mut self, subgroup: SubgroupId, rise: DurableRise) {
+        self.logs.durable(subgroup, rise);
     }
 }
 
@@ -63,12 +80,26 @@ impl HostsWorld<'_> {
                 }
                 Some(Heard::Evicted { .. }) => return self.leave_group(process, "was left out of a view"),
                 Some(Heard::Send(order)) => process.objects.serving.ask(order),
-                // The processes of this simulator have no logs.
-                Some(Heard::SendRecords(_) | Heard::Other(_)) | None => {}
+                Some(Heard::SendRecords(order)) => self.send_records(process, &order),
+                Some(Heard::Other(ControlEvent::NoRecords { from, reply, why })) => {
+                    process.no_records.push((from, reply, why));
+                }
+                Some(Heard::Other(_)) | None => {}
             }
             self.carry_out(process)?;
         }
         let downs = self.progress(process);
+        let logs_at = self.look_after_logs(process)?;
+        for arrival in std::mem::take(&mut process.record_arrivals) {
+            // No log wants it.
+            self.close_side(arrival.connection, process.number);
+        }
+        process.no_records.clear();
+        if process.disk_failed {
+            self.outcome.counts.sync_failures += 1;
+            self.excused.insert(process.me.id, self.now);
+            return self.leave_group(process, "can't write its log");
+        }
         let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
         for rank in member.newly_ended(&mut process.roster, now) {
             member.suspect(rank);
@@ -103,14 +134,14 @@ impl HostsWorld<'_> {
         let serves_at = self.serve_objects(process);
         let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
         if member.next().is_some() {
-            return Ok(self.install_next(process)?.min(serves_at));
+            return Ok(self.install_next(process)?.min(serves_at).min(logs_at));
         }
         self.serve_observers(process, false);
         self.heed_observers(process);
         self.give_state(process)?;
         self.send(process)?;
         let moves_at = self.move_objects(process)?;
-        Ok(self.poll(process)?.min(serves_at).min(moves_at))
+        Ok(self.poll(process)?.min(serves_at).min(moves_at).min(logs_at))
     }
 
     /// Polls the engine.
@@ -131,6 +162,7 @@ impl HostsWorld<'_> {
             member.engine_mut().evict(Rank(u32::from(table.places.me == Rank(0))));
         }
         let goes_on_at = self.poll_older(process)?;
+        let mut logs = self.log_rooms(process);
         let (ProcessPhase::Member(member), Some(table)) = (&mut process.phase, &process.table) else {
             unreachable!("a member")
         };
@@ -143,8 +175,12 @@ impl HostsWorld<'_> {
                 PolledTable { store: &mut self.store, places: &table.places, posts: &mut posts, object_table };
             // The engine may sleep after any poll.
             member.engine_mut().before_sleep();
-            let mut upcalls = Taken { delivered: &mut delivered, large: &mut large };
+            let mut upcalls = Taken { logs: &mut logs, delivered: &mut delivered, large: &mut large };
             let progress = member.engine_mut().poll(now, &mut board, &mut upcalls);
+            if let Some((ballot, _)) = member.engine_mut().take_acceptance() {
+                // Records have no hosts here, as in the library: votes count at once.
+                member.engine_mut().note_persisted_acceptance(ballot);
+            }
             process.busy_ns += took(member.engine_mut(), each_ns, delivered.len());
             again -= 1;
             if !progress.worked || again == 0 {
@@ -168,6 +204,8 @@ impl HostsWorld<'_> {
         if let Some(decision) = member.engine().decision() {
             let next = decision.next.clone();
             if self.ledger.sees(key.0, &next)? {
+                let before = self.ledger.view_before(key.0, next.id);
+                self.note_logged_view(key.0, before.as_ref(), &next)?;
                 self.recent_views.push(self.now);
                 self.decided(key.0, &table.view, &next)?;
             }
@@ -175,6 +213,7 @@ impl HostsWorld<'_> {
         let view = Arc::clone(&table.view);
         self.look_at(process);
         self.deliver(process, key.0, &view, delivered)?;
+        self.carry_out_logs(process, logs)?;
         if self.scene.large.is_some() {
             self.settle_objects(process, false);
             self.check_kept(process)?;
@@ -223,9 +262,10 @@ impl HostsWorld<'_> {
             let (mut posts, mut delivered, mut large) = (vec![], vec![], 0);
             let object_table = Some(&process.objects.object_table)
                 .filter(|_| process.table.as_ref().is_some_and(|newest| newest.view.id == view));
+            let mut logs = self.log_rooms(process);
             let mut board =
                 PolledTable { store: &mut self.store, places: &table.places, posts: &mut posts, object_table };
-            let mut upcalls = Taken { delivered: &mut delivered, large: &mut large };
+            let mut upcalls = Taken { logs: &mut logs, delivered: &mut delivered, large: &mut large };
             let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
             let progress = member.poll_older(view, now, &mut board, &mut upcalls);
             if let Some(engine) = member.engine_of_mut(view) {
@@ -233,6 +273,7 @@ impl HostsWorld<'_> {
             }
             self.outcome.counts.older += delivered.len() as u64;
             self.deliver(process, table.incarnation, &table.view, delivered)?;
+            self.carry_out_logs(process, logs)?;
             self.send_posts(process.number, &table, posts);
             if progress.has_more(now) {
                 wake_at = self.now + self.random.range(300, 3_000);
@@ -310,7 +351,14 @@ impl HostsWorld<'_> {
                 let claim = if first.again { claims.claim_again(None, len, |_| {}) } else { claims.claim(len, |_| {}) };
                 let Ok(claim) = claim else { break };
                 let ring = *claims.ring();
-                self.store.row_mut(row).fill(claim.payload_offset(&ring), &first.bytes);
+                let at = claim.payload_offset(&ring);
+                self.store.row_mut(row).fill(at, &first.bytes);
+                if claims.trailer_bytes() > 0 {
+                    // The clocks of hosts differ.
+                    let time = self.now + 7 * MS * process.host as u64;
+                    let end = at - HEADER_BYTES + claim.span();
+                    self.store.row_mut(row).fill(end - TIME_BYTES, &time.to_le_bytes());
+                }
                 claims.commit(claim, first.kind, len, |position, header| {
                     self.store.row_mut(row).set(ring.offset(position), header);
                 });
@@ -334,7 +382,7 @@ impl HostsWorld<'_> {
         }
         let mut spec = specs[self.random.below(specs.len() as u64) as usize];
         let proved: BTreeSet<String> = process.probes.keys().cloned().collect();
-        let lacks = |spec: &&SubgroupSpec| spec.is_available() && !proved.contains(&spec.name);
+        let lacks = |spec: &&SubgroupSpec| spec.is_available() && !spec.lacks_copies() && !proved.contains(&spec.name);
         if self.is_calm
             && let Some(unproved) = specs.iter().find(|spec| lacks(spec))
         {

@@ -2,6 +2,7 @@
 //! and loses all of them when it breaks.
 use super::blocks::BulkPacket;
 use super::learning::AppSnapshot;
+use super::logs::RecordStream;
 use super::plan::HostsScene;
 use super::rows::PostedRange;
 use crate::random::Random;
@@ -122,6 +123,8 @@ pub(super) enum PacketLoad {
     StateHead(Rc<AppSnapshot>),
     /// The rest of a state.
     StateBody,
+    /// A part of a stream of records.
+    Records(RecordStream),
     /// A block of an object, or a message about one.
     Bulk(BulkPacket),
     /// The connection has ended at the other side.

@@ -1,10 +1,13 @@
 //! The content of a scene, and how one is drawn from a seed.
+mod display;
+
+use super::disks::{self, LogDisks};
 use super::proposed_changes::{self, ProposedChange};
 use super::subgroups;
+use super::waiting;
 use crate::random::Random;
+use spindle_core::SubgroupSpec;
 use spindle_core::control::{Adoption, ObjectName, SharedSettings};
-use spindle_core::{Order, Rule, SubgroupSpec};
-use std::fmt;
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000 * MS;
@@ -51,6 +54,35 @@ pub enum HostsFault {
         down_ns: Option<u64>,
         /// True if the new process has another id.
         renamed: bool,
+    },
+    /// The next process of a place that waits for admission is killed when a view begins without it.
+    KillWaiting {
+        /// Its place.
+        place: u32,
+        /// The time until another process starts, with another id; `None`: none does.
+        down_ns: Option<u64>,
+    },
+    /// The disk of a place has no space for records for a while.
+    DiskFull {
+        /// The place.
+        place: u32,
+        /// The length of this state.
+        ns: u64,
+    },
+    /// The next sync of a place's disk fails, and its process ends.
+    DiskFails {
+        /// The place.
+        place: u32,
+    },
+    /// A copy of a place's disk is made, which is put in place of the disk when the process ends.
+    DiskCopied {
+        /// The place.
+        place: u32,
+    },
+    /// The disk of a place is lost when its process ends.
+    DiskLost {
+        /// The place.
+        place: u32,
     },
     /// A process asks to leave. Another process starts in its place later.
     Leave {
@@ -205,6 +237,8 @@ pub struct HostsScene {
     pub wrong_clocks: bool,
     /// The slow application; `None`: there is none.
     pub slow: Option<Slow>,
+    /// The disks of logged subgroups; `None`: none is logged.
+    pub logs: Option<LogDisks>,
     /// The places whose processes have settings of their own, and whether a user gave them.
     pub differing: Vec<Differing>,
 }
@@ -279,6 +313,11 @@ impl HostsScene {
             let (at, ns) = (room.below(calm_ns), room.range(MS, longest));
             faults.push((at, HostsFault::Full { place: room.below(count.into()) as u32, ns }));
         }
+        let mut apart = Random::new(seed, 23);
+        let learns = apart.one_in(2);
+        if !learns {
+            faults.extend(waiting::drawn(seed, hosts, count, calm_ns));
+        }
         faults.sort_by_key(|(at, _)| *at);
         let mut names = Random::new(seed, 25);
         let is_named = is_afar && names.one_in(4);
@@ -287,17 +326,25 @@ impl HostsScene {
             late_ns: names.range(MS, 5 * S),
             moves: names.one_in(2),
         });
+        faults.extend(disks::faults(seed, count, calm_ns));
+        faults.sort_by_key(|(at, _)| *at);
         let over = |(at, fault): &(u64, HostsFault)| match fault {
-            HostsFault::Cut { ns, .. } | HostsFault::Pause { ns, .. } | HostsFault::Full { ns, .. } => at + ns,
-            HostsFault::Kill { down_ns, .. } | HostsFault::Leave { down_ns, .. } => at + down_ns.unwrap_or(0),
+            HostsFault::Cut { ns, .. }
+            | HostsFault::Pause { ns, .. }
+            | HostsFault::Full { ns, .. }
+            | HostsFault::DiskFull { ns, .. } => at + ns,
+            HostsFault::Kill { down_ns, .. }
+            | HostsFault::Leave { down_ns, .. }
+            | HostsFault::KillWaiting { down_ns, .. } => at + down_ns.unwrap_or(0),
             HostsFault::Break { .. }
             | HostsFault::Evict { .. }
+            | HostsFault::DiskFails { .. }
+            | HostsFault::DiskCopied { .. }
+            | HostsFault::DiskLost { .. }
             | HostsFault::Vanish { .. }
             | HostsFault::Propose { .. } => *at,
         };
         let calm_ns = faults.iter().map(over).max().unwrap_or(0).max(calm_ns);
-        let mut apart = Random::new(seed, 23);
-        let learns = apart.one_in(2);
         for _ in 0..[0, 0, 1, 2][apart.below(4) as usize] {
             let host = apart.below(hosts.into()) as u32;
             let number = places.len() as u32;
@@ -320,8 +367,14 @@ impl HostsScene {
         }
         faults.sort_by_key(|(at, _)| *at);
         let mut subgroups = subgroups::drawn(seed);
+        let logs = LogDisks::drawn(seed, count, &mut subgroups);
         faults.extend(proposed_changes::drawn(seed, &subgroups, count, calm_ns));
         faults.sort_by_key(|(at, _)| *at);
+        if subgroups.iter().any(|spec| spec.durability.delivers_durable()) {
+            // Observers of such groups are not played yet (docs/testing/processes.md).
+            places.truncate(count as usize);
+            faults.retain(|(_, fault)| !matches!(fault, HostsFault::Pause { place, .. } if *place >= count));
+        }
         let mut operator = Random::new(seed, 24);
         let recovers_ns = operator.one_in(2).then(|| operator.range(100 * MS, 20 * S));
         // Observers follow any group that they find.
@@ -334,7 +387,9 @@ impl HostsScene {
         // Over slower links an observer or learner needs more time for an object than a view lasts:
         // it dials, is dialled, and asks again after 2 s.
         let is_followed = learns || places.iter().any(|place| place.is_observer);
-        let large = LargeMessages::drawn(seed).filter(|_| !is_followed || worst <= SLOWEST_FOLLOWED_NS);
+        let large = LargeMessages::drawn(seed)
+            .filter(|_| logs.is_none())
+            .filter(|_| !is_followed || worst <= SLOWEST_FOLLOWED_NS);
         if large.is_some() {
             let hold_names =
                 |spec: &mut SubgroupSpec| spec.message_bytes_max = spec.message_bytes_max.max(ObjectName::BYTES);
@@ -387,6 +442,7 @@ impl HostsScene {
             large,
             differing: differing(seed, count, learns && !is_afar),
             wrong_clocks: Random::new(seed, 33).one_in(2),
+            logs,
             epochs: large.is_none() && !Random::new(seed, 29).one_in(4),
             slow,
         }
@@ -523,55 +579,3 @@ impl HostsScene {
 
 /// The key that differs.
 const WINDOW: &str = "subgroup.all.window";
-
-impl fmt::Display for HostsScene {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HostsScene { seed, hosts, is_afar, members, jitter_ns, loss_one_in, lost_percent, .. } = self;
-        writeln!(
-            f,
-            "seed {seed}: {} places on {hosts} hosts, the group {} span them; {members} members found it; delays of {} to {} us and up to {} \
-             more; a connection in {loss_one_in} packets breaks; {lost_percent} % are lost; a silence of {} ms is suspected; calm after {} ms{}",
-            self.places.len(),
-            if *is_afar { "may" } else { "does not" },
-            self.delays.iter().flatten().min().unwrap_or(&0) / 1000,
-            self.delays.iter().flatten().max().unwrap_or(&0) / 1000,
-            jitter_ns / 1000,
-            self.suspect_after_ns / MS,
-            self.calm_ns / MS,
-            if self.learns { "; joiners take over a state" } else { "" }
-        )?;
-        for (number, place) in self.places.iter().enumerate() {
-            let ProcessPlace { host, start_ns, is_seed, is_durable, is_unreachable, is_observer } = place;
-            writeln!(
-                f,
-                "place {number}: host {host}, from {} ms on{}{}{}{}",
-                start_ns / MS,
-                if *is_seed { ", a seed" } else { "" },
-                if *is_durable { ", with a disk" } else { "" },
-                if *is_unreachable { ", unreachable" } else { "" },
-                if *is_observer { ", observing" } else { "" }
-            )?;
-        }
-        for SubgroupSpec { name, member_rule, sender_rule, order, .. } in &self.subgroups {
-            let order = if *order == Order::Fifo { ", Fifo" } else { "" };
-            let senders =
-                if *sender_rule == Rule::Everyone { String::new() } else { format!(", {sender_rule:?} send") };
-            writeln!(f, "subgroup {name}: {member_rule:?}{senders}{order}")?;
-        }
-        if let Some(ns) = self.recovers_ns {
-            let what = if self.errs { "whom a member does not hear" } else { "what is lost" };
-            writeln!(f, "an operator gives up {what} after {} ms", ns / MS)?;
-        }
-        if let Some(large) = &self.large {
-            writeln!(f, "{large:?}")?;
-        }
-        if self.epochs {
-            writeln!(f, "subgroups go on that a change does not touch")?;
-        }
-        if let Some(slow) = &self.slow {
-            writeln!(f, "{slow:?}")?;
-        }
-        self.differing.iter().try_for_each(|differing| writeln!(f, "{differing:?}"))?;
-        self.faults.iter().try_for_each(|(at, fault)| writeln!(f, "{} ms: {fault:?}", at / MS))
-    }
-}

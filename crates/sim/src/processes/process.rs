@@ -1,12 +1,13 @@
 //! A process: the control plane of the core, and the state that its driver holds for it.
 use super::learning::{AppState, Learning, Pledged, StateSending};
+use super::logs::{ProcessLog, RecordArrival, RecordSending};
 use super::network::PacketLoad;
 use super::objects::ProcessObjects;
 use super::rows::RowPlaces;
 use super::subgroups::Unsent;
 use super::watching::{ObserverStream, Watching};
 use spindle_core::control::{
-    Address, Birth, Bootstrapping, Card, DialError, Install, Me, Member, Purpose, Roster, SeedWait, Seek,
+    Address, Birth, Bootstrapping, Card, DialError, Install, Me, Member, NoRecords, Purpose, Roster, SeedWait, Seek,
     SharedSettings,
 };
 use spindle_core::{Engine, MemberId, SubgroupId, View, ViewId};
@@ -193,6 +194,16 @@ pub(super) struct SimProcess {
     pub(super) incoming: Vec<(ViewId, MemberId, usize)>,
     /// The time of the last fault that concerns it.
     pub(super) troubled: u64,
+    /// By subgroup: its logs. The records are on the disk of its place.
+    pub(super) logs: BTreeMap<String, ProcessLog>,
+    /// True if it has opened the disk of its place.
+    pub(super) has_logs: bool,
+    /// True if nothing more reaches its disk.
+    pub(super) disk_failed: bool,
+    /// Records that it sends, those that come, and refusals to send some.
+    pub(super) record_sendings: Vec<RecordSending>,
+    pub(super) record_arrivals: Vec<RecordArrival>,
+    pub(super) no_records: Vec<(MemberId, u64, NoRecords)>,
 }
 
 impl SimProcess {

@@ -91,7 +91,7 @@ impl HostsWorld<'_> {
                 return Ok(());
             }
         };
-        match is_decided || process.is_leaving {
+        match is_decided || process.is_leaving || process.disk_failed {
             true => Ok(()),
             false => CAUSE.broken(format!(
                 "process {}, member {id}, ends in view {view}, and no later view was decided without it",
@@ -119,9 +119,13 @@ impl HostsWorld<'_> {
         if !self.is_calm {
             return Ok(());
         }
+        self.mark_logs();
         match self.rest() {
             RunRest::United => match self.kept_for() {
                 None => {
+                    for process in self.processes.iter().flatten().filter(|process| process.is_alive) {
+                        self.check_logs(process)?;
+                    }
                     self.outcome.united = true;
                     self.is_done = true;
                 }
@@ -365,7 +369,10 @@ impl HostsWorld<'_> {
             let Some((_, home, there)) = process.home(*id) else { return true };
             let key = (home.incarnation, home.view.id.0);
             let newest = self.ledger.newest(key, (process.number, there.0, other.number as u32));
-            spec.senders.contains(&rank) && other.probes.get(&spec.name).is_none_or(|probe| newest < *probe)
+            // A subgroup that is logged before delivery delivers nothing while it has too few members for
+            // its copies (`Durability::LoggedBeforeDelivery`).
+            let delivers = !spec.lacks_copies();
+            delivers && spec.senders.contains(&rank) && other.probes.get(&spec.name).is_none_or(|probe| newest < *probe)
         };
         table.view.subgroups_of(table.places.me).find(is_unheard).map(|(_, spec)| spec.name.as_str())
     }
@@ -389,7 +396,7 @@ impl HostsWorld<'_> {
                 return Some(format!("has delivered no message of member {id} in subgroup {name} of view {view}"));
             }
         }
-        if let Some(why) = self.unsettled(process) {
+        if let Some(why) = self.unsettled(process).or_else(|| self.lacks_in_logs(process)) {
             return Some(why);
         }
         let is_alone = living

@@ -124,6 +124,7 @@ impl HostsWorld<'_> {
                 PacketLoad::ControlMessage(..)
                 | PacketLoad::StateHead(_)
                 | PacketLoad::StateBody
+                | PacketLoad::Records(_)
                 | PacketLoad::Bulk(_) => {}
             }
         }

@@ -55,6 +55,7 @@ fn scene(places: Vec<ProcessPlace>, delay_ns: u64) -> HostsScene {
         epochs: true,
         wrong_clocks: false,
         slow: None,
+        logs: None,
         differing: vec![],
     }
 }
@@ -200,6 +201,25 @@ fn a_founder_that_leaves_before_its_first_view_blocks_no_group() {
         let outcome = play(&HostsScene { members: 2, faults: vec![fault], ..scene(places, 5 * MS) });
         assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
         assert!(outcome.united && outcome.counts.bootstraps == 1, "after {at} ns: {outcome:?}");
+    }
+}
+
+/// A founder of a host has no room for descriptors, so no other process gets its memory. All others
+/// wait for it. Then it is killed, and so are all but one of the others: that one knows of all ends
+/// before its first view begins.
+#[test]
+fn a_process_that_died_before_the_first_view_of_another_blocks_no_group() {
+    let on_the_host = |start_ns| ProcessPlace { is_seed: false, ..place(0, start_ns) };
+    for seed in 1..20 {
+        let places: Vec<_> = [0, 2 * MS, 3 * MS, 40 * MS].map(on_the_host).to_vec();
+        let mut faults = vec![(9 * MS, HostsFault::Full { place: 1, ns: 3 * S })];
+        for place in [0, 1, 3] {
+            faults.push((S, HostsFault::Kill { place, down_ns: None, renamed: false }));
+        }
+        let suspect_after_ns = 5 * S;
+        let scene = scene(places, MS);
+        let outcome = play(&HostsScene { seed, is_afar: false, members: 4, suspect_after_ns, faults, ..scene });
+        assert!(outcome.violations.is_empty() && outcome.united, "{outcome:?}");
     }
 }
 

@@ -171,6 +171,12 @@ impl HostsWorld<'_> {
         self.check_settings(process, of)?;
         let is_new = self.ledger.begins(of, &seen, process.number, process.me.id)?;
         if is_new {
+            let before = self.ledger.view_before(of, view.id);
+            self.note_logged_view(of, before.as_ref(), view)?;
+        }
+        self.begin_logs(process, view)?;
+        self.kill_waiting(view);
+        if is_new {
             self.recent_views.push(self.now);
             let ids: Vec<String> = view.members.iter().map(ToString::to_string).collect();
             self.note(|| format!("view {} of group {of:032x}: {}", view.id, ids.join(" ")));
@@ -254,7 +260,9 @@ impl HostsWorld<'_> {
         let mut again: Vec<(String, Vec<Unsent>)> = vec![];
         for (id, spec) in view.subgroups_of(me).filter(|(id, _)| touched[id.index()]) {
             let (engine, table, there) = process.home(id).expect("it is there");
-            self.ledger.ends((key.0, table.view.id.0), process.number, there, &decision.trims[id.index()])?;
+            let home = (key.0, table.view.id.0);
+            self.ledger.ends(home, process.number, there, &decision.trims[id.index()])?;
+            self.check_epoch_log(process, home, (spec, there), &decision.trims[id.index()])?;
             let Some(claims) = engine.claims(there) else { continue };
             claims.revoke();
             let Some(mut resend) = engine.resend(there) else { continue };

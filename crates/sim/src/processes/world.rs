@@ -5,9 +5,11 @@ mod event;
 mod faults;
 
 use super::counts::Counts;
+use super::disks::PlaceDisk;
 use super::host::SimHost;
 use super::learning::States;
 use super::ledger::HostsLedger;
+use super::logs::LoggedOrders;
 use super::network::{HostLinks, PacketFate, PacketLoad, SimConnections};
 use super::plan::{HostsScene, MS};
 use super::process::{DeathNotice, NetworkEvent, SimProcess};
@@ -63,6 +65,11 @@ pub(super) struct PlaceState {
     /// The number of processes that it had.
     pub(super) count: u32,
     pub(super) disk: BootstrapRecord,
+    /// The time until the next process starts, if the current one is killed while it waits for
+    /// admission; `Some(None)`: none does.
+    pub(super) dies_waiting: Option<Option<u64>>,
+    /// The disk of its logs.
+    pub(super) log_disk: PlaceDisk,
     /// True if no process starts here any more.
     pub(super) is_over: bool,
     pub(super) last_id: Option<MemberId>,
@@ -195,6 +202,24 @@ broken! {
     GapUntold,
     /// An observer receives a message twice.
     ToldTwice,
+    /// A log does not get a record now and then.
+    RecordsSkipped,
+    /// A record counts as persisted once it is written, before it is synced.
+    PersistedUnsynced,
+    /// The records of a failed sync count as persisted.
+    SyncFailureIgnored,
+    /// A log keeps records behind the end of an epoch.
+    LogUncut,
+    /// The log of a process that comes back gets no records from others.
+    CatchUpForgotten,
+    /// A log that catches up takes the messages of its epoch at once.
+    LogsWhileLacking,
+    /// A log counts as caught up as soon as a source is asked.
+    CaughtUpEarly,
+    /// A source says that it has sent all records while some of its own are not on disk.
+    AnswersUnsettled,
+    /// The engine is not told that a log has room again.
+    RoomUntold,
 }
 
 /// A run.
@@ -230,6 +255,8 @@ pub(super) struct HostsWorld<'s> {
     pub(super) unreachable: BTreeSet<Address>,
     pub(super) ledger: HostsLedger,
     pub(super) states: States,
+    /// The orders of logged subgroups.
+    pub(super) orders: LoggedOrders,
     pub(super) pending: Vec<PendingChange>,
     /// The time of the last fault on each host, or of the whole host.
     pub(super) troubled: Vec<u64>,
@@ -292,6 +319,7 @@ impl<'s> HostsWorld<'s> {
             unreachable: BTreeSet::new(),
             ledger,
             states: States::default(),
+            orders: LoggedOrders::new(),
             pending: vec![],
             troubled: vec![0; scene.hosts as usize],
             serves_late_until: 0,
@@ -464,6 +492,9 @@ impl<'s> HostsWorld<'s> {
                 }
             }
             ProcessEvent::Exit { process } => self.exit(process),
+            ProcessEvent::LogSynced { process, name } => self.log_synced(process, &name),
+            ProcessEvent::LogCut { process, name } => self.log_cut(process, &name),
+            ProcessEvent::KillWaiting { place, down_ns } => self.kill_if_waiting(place, down_ns),
             ProcessEvent::Renamed { address, is_there: true } => drop(self.named.insert(address)),
             // A process may have started at the address again.
             ProcessEvent::Renamed { address, is_there: false } => {

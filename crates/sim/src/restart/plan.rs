@@ -57,15 +57,11 @@ pub enum RestartBroken {
     LogUncut,
     /// The vote of a member counts before it is on its disk.
     VotesUnwritten,
-    /// A process says that it begins no view any more before that is on its disk.
-    SaysUnwritten,
-    /// A process that has voted in a restart says afterwards that it begins no view any more.
-    SaysAfterVote,
 }
 
 impl RestartBroken {
     /// All broken duties.
-    pub const ALL: [RestartBroken; 10] = [
+    pub const ALL: [RestartBroken; 8] = [
         RestartBroken::ShownEarly,
         RestartBroken::BegunEarly,
         RestartBroken::JoinsWithoutRecord,
@@ -74,8 +70,6 @@ impl RestartBroken {
         RestartBroken::ReportedEarly,
         RestartBroken::LogUncut,
         RestartBroken::VotesUnwritten,
-        RestartBroken::SaysUnwritten,
-        RestartBroken::SaysAfterVote,
     ];
 }
 
@@ -114,6 +108,9 @@ pub struct RestartScene {
     pub gaps: bool,
     /// True if the operator also gives up members that are down and have a disk.
     pub hasty: bool,
+    /// True if votes for views count once they are on disk, so that a restart quorum is enough. If not, no record
+    /// has hosts, and a restart waits for all members.
+    pub votes_on_disk: bool,
     /// How long a restart quorum waits for the other members.
     pub go_on_ns: u64,
     /// How long the operator waits before it gives up members.
@@ -168,6 +165,7 @@ impl RestartScene {
             crash_one_in: if random.one_in(2) { 0 } else { random.range(3, 30) },
             gaps: random.one_in(4),
             hasty: random.one_in(3),
+            votes_on_disk: mix(seed ^ 0x0707_e5).is_multiple_of(2),
             go_on_ns: [0, S, 5 * S, 20 * S][(mix(seed ^ 0x90_0e) % 4) as usize],
             patience_ns: random.range(3, 10) * S,
             faults,
@@ -216,11 +214,23 @@ fn draw_fault(
 
 impl fmt::Display for RestartScene {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RestartScene { seed, hosts, members, leads, logs, copies, before_delivery, gaps, hasty, calm_ns, .. } =
-            self;
+        let RestartScene {
+            seed,
+            hosts,
+            members,
+            leads,
+            logs,
+            copies,
+            before_delivery,
+            gaps,
+            hasty,
+            calm_ns,
+            votes_on_disk,
+            ..
+        } = self;
         writeln!(
             f,
-            "seed {seed}: seats on hosts {hosts:?}, {members} in the first view, leaders {leads:b}; {logs} logs, {copies} copies, before delivery: {before_delivery}; messages \
+            "seed {seed}: seats on hosts {hosts:?}, {members} in the first view, leaders {leads:b}; {logs} logs, {copies} copies, before delivery: {before_delivery}, votes on disk: {votes_on_disk}; messages \
              take up to {} us, one in {} is lost; records take up to {} ms, syncs {} ms; gaps: {gaps}; hasty operator: {hasty}; calm \
              after {} ms",
             self.delay_ns / 1000,

@@ -107,7 +107,9 @@ impl Member {
         let install_ms = next.age(now).as_secs_f64() * 1e3;
         self.note_readmissions(next.view(), &before, roster, now);
         roster.set_older(self.engines().map(|engine| engine.view().id).filter(|view| next.engine().needs(*view)));
-        roster.set_joiners(self.joins.ids());
+        if !mutation!(JoinersForgotten) {
+            roster.set_joiners(self.joins.ids());
+        }
         let Begun { mut engine, view, absent } = next.begin(here, roster, now);
         engine.keep_pace(&self.engine);
         // The engine was made before the log had all of the epochs that ended.

@@ -442,3 +442,29 @@ fn a_view_that_was_accepted_while_the_group_ran_is_finished_first() {
     let begun = &cluster.begun[&MemberId(2)];
     assert_eq!((begun.view.id, &begun.view.members[..]), (ViewId(3), &[MemberId(1), MemberId(2)][..]));
 }
+
+/// Track record: a leader that had not heard the newest promise of a process asked its log for less than it
+/// had.
+#[test]
+fn a_log_that_is_longer_than_asked_gets_nothing() {
+    let process = |id: u64| Process { id: MemberId(id), nonce: id as u32 };
+    let (me, lost) = (process(1), BTreeSet::new());
+    let setup = RestartSetup { me, record: apart(1), logs: vec![log(9, 9)], lost, host: HOST, patience: PATIENCE };
+    let mut restart = Restart::new(setup, Time(0));
+    let (ballot, leader) = (RestartBallot { round: 1, leader: MemberId(2), nonce: 2 }, process(2));
+    let (base, hosts) = (view(1, &[1, 2, 3]), vec![11, 12, 13]);
+    restart.hear(leader, RestartMessage::Prepare { to: me, ballot, base: base.clone(), hosts }, Time(1));
+    for (last, is_asked) in [(7, false), (9, false), (12, true)] {
+        let logs = vec![LongestLog { state: log(last, last), holders: vec![process(3)] }];
+        let message = RestartMessage::CatchUp { to: me, ballot, base: base.id, logs, cards: vec![] };
+        restart.hear(leader, message, Time(2));
+        let mut asked = false;
+        while let Some(output) = restart.next_output() {
+            asked |= matches!(output, RestartOutput::CatchUp(_));
+            if matches!(output, RestartOutput::Persist(_)) {
+                restart.persisted(Time(2));
+            }
+        }
+        assert_eq!(asked, is_asked, "to record {last}");
+    }
+}

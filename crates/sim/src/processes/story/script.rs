@@ -299,6 +299,7 @@ pub(super) fn scene<'d>(directives: impl Iterator<Item = &'d Directive>) -> Resu
         large,
         epochs: true,
         wrong_clocks: false,
+        logs: None,
         slow: None,
         differing,
     };

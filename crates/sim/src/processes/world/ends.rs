@@ -17,6 +17,7 @@ impl<'s> HostsWorld<'s> {
         self.ended = self.now;
         self.hosts[host].end(number);
         self.places[place].process = None;
+        self.places[place].log_disk.writer_ends(killed, &mut self.random);
         if killed {
             let is_durable = self.scene.places[place].is_durable;
             self.places[place].knows = self.places[place].disk.belongs.filter(|_| is_durable);

@@ -15,6 +15,21 @@ pub(in crate::processes) enum ProcessEvent {
     Step {
         process: usize,
     },
+    /// A disk has synced what it had begun to write for a log.
+    LogSynced {
+        process: usize,
+        name: String,
+    },
+    /// The end of a log is removed.
+    LogCut {
+        process: usize,
+        name: String,
+    },
+    /// A process is killed if it still waits for admission.
+    KillWaiting {
+        place: usize,
+        down_ns: Option<u64>,
+    },
     Messages {
         process: usize,
         near: Near,

@@ -62,6 +62,15 @@ impl<'s> HostsWorld<'s> {
                     self.push(self.now + down_ns, ProcessEvent::Start { place: at, id });
                 }
             }
+            HostsFault::DiskFull { place, ns } => {
+                self.outcome.counts.disks_full += 1;
+                let disk = &mut self.places[place as usize].log_disk;
+                disk.full_until = disk.full_until.max(self.now + ns);
+            }
+            HostsFault::DiskFails { place } => self.places[place as usize].log_disk.fails = true,
+            HostsFault::DiskCopied { place } => self.places[place as usize].log_disk.keep_copy(),
+            HostsFault::DiskLost { place } => self.places[place as usize].log_disk.is_lost = true,
+            HostsFault::KillWaiting { place, down_ns } => self.places[place as usize].dies_waiting = Some(down_ns),
             HostsFault::Leave { place, down_ns } => {
                 let at = place as usize;
                 self.places[at].is_over |= down_ns.is_none();

@@ -84,6 +84,10 @@ impl RestartWorld<'_> {
         let hosts = self.hosts_of(&value.processes);
         for nonce in self.voters(view).filter(|it| side.heard.contains(it)).collect::<Vec<_>>() {
             self.views[view].votes.accepted.insert(nonce, ballot);
+            if !self.scene.votes_on_disk {
+                self.views[view].votes.on_disk.insert(nonce, ballot);
+                continue;
+            }
             let seat = self.places[&nonce].0;
             let Some(running) = self.running(seat, nonce) else { continue };
             let Some(mut record) = running.record.clone() else { continue };
@@ -108,6 +112,7 @@ impl RestartWorld<'_> {
 
     /// The host of a seat, as records contain it.
     pub(super) fn host_of(&self, seat: usize) -> u128 {
-        u128::from(self.seats[seat].host) + 1
+        // 0: unknown.
+        if self.scene.votes_on_disk { u128::from(self.seats[seat].host) + 1 } else { 0 }
     }
 }

@@ -83,14 +83,15 @@ impl RestartWorld<'_> {
     /// Ends a process that is in a view which it will never begin. It says so, unless it has voted in a
     /// restart as a process that has not.
     fn refuse(&mut self, seat: usize, nonce: u32) {
+        let votes_on_disk = self.scene.votes_on_disk;
         let says_so = match self.running(seat, nonce).map(|running| &running.phase) {
+            // Its promise counts only if all members have made one.
+            _ if !votes_on_disk => true,
             Some(MemberPhase::Restarting(restart)) => {
                 restart.record().promised == RestartBallot::default() || restart.record().said_last
             }
             _ => true,
         };
-        let says_so = says_so || self.is_broken(RestartBroken::SaysAfterVote);
-        let unwritten = self.is_broken(RestartBroken::SaysUnwritten);
         self.outcome.counts.refused += 1;
         self.note(|| format!("s{seat}: process {nonce} has voted on the next view, and ends"));
         if says_so {
@@ -98,7 +99,7 @@ impl RestartWorld<'_> {
         }
         self.stop(seat);
         // On its disk before it says so.
-        if let Some(record) = self.seats[seat].disk.record.as_mut().filter(|_| says_so && !unwritten) {
+        if let Some(record) = self.seats[seat].disk.record.as_mut().filter(|_| says_so) {
             record.said_last = true;
         }
         self.start_after(seat, AGAIN_NS);
