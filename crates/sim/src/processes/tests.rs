@@ -318,7 +318,7 @@ fn a_seed_means_the_same_run_for_ever() {
     assert_eq!(hashes, PINNED);
 }
 
-const PINNED: [u64; 3] = [953823750658133873, 5875831140380026306, 592928265674681323];
+const PINNED: [u64; 3] = [13131267339354659112, 5875831140380026306, 592928265674681323];
 
 #[test]
 fn broken_drivers_are_noticed() {
