@@ -315,13 +315,13 @@ const PROCESSES: [(&str, u64); 36] = [
     ("blocks", 240_000),
     ("lent", 210_000),
     ("fetched", 30_000),
-    ("killed_waiting", 40),
-    ("logged", 1_000_000),
-    ("durable", 300_000),
-    ("log_returns", 1_200),
-    ("caught_up", 1_000),
-    ("log_cuts", 900),
-    ("foreign", 40),
+    ("killed_waiting", 30),
+    ("logged", 100_000),
+    ("durable", 30_000),
+    ("log_returns", 120),
+    ("caught_up", 100),
+    ("log_cuts", 90),
+    ("foreign", 4),
 ];
 
 fn processes(session: &StepSession<'_>) -> Result<String> {
