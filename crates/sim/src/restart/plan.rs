@@ -165,7 +165,7 @@ impl RestartScene {
             crash_one_in: if random.one_in(2) { 0 } else { random.range(3, 30) },
             gaps: random.one_in(4),
             hasty: random.one_in(3),
-            votes_on_disk: mix(seed ^ 0x0707_e5).is_multiple_of(2),
+            votes_on_disk: mix(seed ^ 0x0007_07e5).is_multiple_of(2),
             go_on_ns: [0, S, 5 * S, 20 * S][(mix(seed ^ 0x90_0e) % 4) as usize],
             patience_ns: random.range(3, 10) * S,
             faults,
