@@ -8,7 +8,9 @@ use crate::transfer::{PATIENCE, TransferWay};
 use spindle_core::ViewId;
 use spindle_core::control::{NoRecords, RecordBound, RecordStreamEnd, WantedRecords};
 use spindle_fabric::pipe::PipeWriter;
-use spindle_log::{Error, FileDisk, Identity, PayloadKind, Readers, Retention, Store, StreamEnd, Version, Writer};
+use spindle_log::{
+    Appender, Error, FileDisk, Identity, PayloadKind, Readers, Retention, Store, StreamEnd, Version, Writer,
+};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -234,6 +236,53 @@ fn a_source_sends_what_it_has_and_says_what_it_lacks() {
     assert_eq!(sends(true, Some((1, 598)), before(2), true), (0, StreamEnd::Complete));
     let (end, _) = (sends(true, None, before(2), false).1, 0);
     assert!(matches!(end, StreamEnd::Pruned { .. }), "{end:?}");
+}
+
+/// Appends records to a log whenever something is written here.
+struct Growing {
+    appender: Appender,
+    appended: u64,
+}
+
+impl Growing {
+    fn grow(&mut self, count: u64) {
+        for _ in 0..count {
+            let version = Version::new(1, 2 * self.appended);
+            self.appender.append_parts(version, self.appended, &[&[0; 1000]]).unwrap();
+            self.appended += 1;
+        }
+        self.appender.flush().unwrap();
+        while self.appender.durable_records() < self.appended {
+            thread::yield_now();
+        }
+    }
+}
+
+impl Write for Growing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // As many records as go out, and some more.
+        if self.appended < 40_000 {
+            self.grow(bytes.len() as u64 / 1000 + 100);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Track record: a process that joined a group whose senders were faster than its catch-up got one stream
+/// that did not end, and was never admitted.
+#[test]
+fn a_stream_ends_though_the_log_grows_faster() {
+    const FIRST: u64 = 5_000;
+    let log = TestLog::new("grows");
+    let mut to = Growing { appender: log.writer().appender(log.number).unwrap(), appended: 0 };
+    to.grow(FIRST);
+    let (to, (records, end)) = send(&log.source(false), &wanted(None, before(2), false), to).unwrap();
+    assert_eq!((records, end), (FIRST, StreamEnd::NotYet));
+    assert!(to.appended > FIRST, "the log grew meanwhile");
 }
 
 #[test]

@@ -103,8 +103,8 @@ fn tell(wanted: &WantedRecords, to: u64, sent: io::Result<(u64, StreamEnd)>) {
     }
 }
 
-/// Writes the records that a process wants, and the end. Returns the transport, the number of records,
-/// and the end.
+/// Writes the records that a process wants and that are on disk now, and the end. Returns the transport, the
+/// number of records, and the end.
 pub(super) fn send<W: Write>(
     source: &RecordSource,
     wanted: &WantedRecords,
@@ -117,6 +117,8 @@ pub(super) fn send<W: Write>(
         Ok((from, hold)) => {
             let mut reader = source.readers.reader();
             reader.seek(from);
+            // A log may grow faster than its records go out.
+            let until = source.readers.durable().filter(|_| !source.is_complete);
             while let Some(record) = reader.next().map_err(io::Error::other)? {
                 if !wanted.bound.contains(position(record.version)) {
                     break;
@@ -124,6 +126,9 @@ pub(super) fn send<W: Write>(
                 writer.put(&record)?;
                 records += 1;
                 hold.iter().for_each(|hold| hold.advance(record.version));
+                if until.is_some_and(|until| record.version >= until) {
+                    break;
+                }
             }
             if source.is_complete { StreamEnd::Complete } else { StreamEnd::NotYet }
         }
