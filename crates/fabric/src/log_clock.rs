@@ -3,7 +3,6 @@
 //! It is the wall clock of the system, as long as that agrees with the time that has passed since the
 //! process began to join (INV-CLOCK-BOUND, [`spindle_core::clock`]). The passed time is that of
 //! `CLOCK_BOOTTIME`, which no one can set and which counts the sleep of the machine.
-use rustix::time::{ClockId, clock_gettime};
 use spindle_core::clock::{ShownTime, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -146,11 +145,13 @@ impl LogClock {
 
 /// Returns the time since the machine started, in ns.
 fn since_boot() -> u64 {
-    if cfg!(miri) {
-        return 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    if !cfg!(miri) {
+        // SAFETY: the pointer is to a local variable of the type that the call writes. If it fails, it writes
+        // nothing.
+        unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
     }
-    let time = clock_gettime(ClockId::Boottime);
-    (time.tv_sec.unsigned_abs()).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs())
+    time.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs())
 }
 
 #[cfg(test)]
