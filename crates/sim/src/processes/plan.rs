@@ -243,7 +243,7 @@ pub struct HostsScene {
     pub differing: Vec<Differing>,
 }
 
-/// Scenes with logs and with wrong clocks are drawn for seeds below this. Of the next 5,300 with them, 19 break
+/// Scenes with logs and with wrong clocks are drawn for seeds below this. 19 of the next 5,300 with them break
 /// invariants in ways that are not explained yet: see `docs/testing/processes.md`.
 const EXPLAINED: u64 = 700;
 
