@@ -1,4 +1,5 @@
 //! Times of the calendar, in UTC.
+use spindle_core::clock::date;
 use std::fmt;
 use std::time::Duration;
 
@@ -12,20 +13,6 @@ impl fmt::Display for Utc {
         let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
         write!(f, "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
     }
-}
-
-/// Returns year, month and day of a number of days after 1 January 1970.
-fn date(days: u64) -> (u64, u64, u64) {
-    // Years begin in March here, so that the leap day is the last of one. 719,468 days lie between
-    // 1 March of year 0 and 1970.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (400 * era + year_of_era + u64::from(month <= 2), month, day)
 }
 
 /// Parses a time such as `2026-11-22T20:47:06.123Z` as the time since 1970. The fraction may have

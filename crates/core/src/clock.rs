@@ -90,18 +90,24 @@ impl fmt::Display for ShownTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (ms, seconds) = (self.0 / 1_000_000 % 1_000, self.0 / 1_000_000_000);
         let (days, second) = (seconds / 86_400, seconds % 86_400);
-        // Howard Hinnant's `civil_from_days`: years begin in March, so the leap day is their last one.
-        let shifted = days + 719_468;
-        let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let from_march = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-        let year = year_of_era + era * 400 + u64::from(month <= 2);
+        let (year, month, day) = date(days);
         let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
     }
+}
+
+/// Returns year, month and day of a number of days after 1 January 1970.
+pub fn date(days: u64) -> (u64, u64, u64) {
+    // Years begin in March here, so that the leap day is the last of one. 719,468 days lie between
+    // 1 March of year 0 and 1970.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (400 * era + year_of_era + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
