@@ -116,7 +116,7 @@ pub struct RestartWait {
     /// The members whose logs get records from others, ascending. Empty for a process that does not
     /// lead.
     pub behind: Vec<MemberId>,
-    /// True if the restart goes on without the missing members after [a while](RestartSetup::patience),
+    /// True if the restart stops to wait for the missing members after [a while](RestartSetup::patience),
     /// unless the processes that are here turn out to lack something.
     pub goes_on: bool,
 }

@@ -68,14 +68,14 @@ pub(super) struct ProcessLog {
     durable: Option<Position>,
 }
 
-/// What a log does with the messages of a poll.
+/// The use that a log makes of the messages of a poll.
 #[derive(Clone, Copy, Debug)]
 enum LogRoom {
     /// They stay in the rings.
     None,
     /// It takes so many, and all of an epoch that has ended.
     Takes(usize),
-    /// It takes none. Those of an epoch that has ended come from other members.
+    /// It takes none. Other members send the messages of an epoch that has ended.
     Skips,
 }
 

@@ -345,13 +345,7 @@ impl<'s> RestartWorld<'s> {
         let mut processes = vec![];
         for seat in 0..self.scene.members as usize {
             let process = self.new_process(seat);
-            let hosts = self
-                .scene
-                .hosts
-                .iter()
-                .take(view.members.len())
-                .map(|host| if self.scene.votes_on_disk { u128::from(*host) + 1 } else { 0 })
-                .collect();
+            let hosts = (0..view.members.len()).map(|seat| self.host_of(seat)).collect();
             let record = RestartRecord::first(view.clone(), hosts, process.id, true);
             self.seats[seat].disk.record = Some(record.clone());
             let logs = self.scene.logs as usize;

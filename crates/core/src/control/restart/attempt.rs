@@ -3,7 +3,7 @@
 use super::{
     LogOrigin, LogState, LongestLog, MS, Restart, RestartBallot, RestartMessage, RestartOutput, RestartTo, RestartView,
 };
-use crate::ids::{MemberId, Position, Process, Time, ViewId, recovery_tag};
+use crate::ids::{MemberId, Position, Process, Rank, Time, ViewId, recovery_tag};
 use crate::mutation::mutation;
 use crate::view::{SubgroupSpec, View};
 use alloc::boxed::Box;
@@ -208,12 +208,10 @@ impl Restart {
 
     /// True if these members are enough to decide: a majority of the voters, or all that are left.
     fn is_quorum(&self, accepted: &BTreeSet<MemberId>) -> bool {
-        let view = &self.record.view;
-        let voters = || view.ranks().filter(|rank| view.is_voter(*rank)).map(|rank| view.members[rank.index()]);
+        let has_accepted = |rank: &Rank| accepted.contains(&self.record.view.members[rank.index()]);
         match self.setup.lost.is_empty() {
             true => {
-                2 * voters().filter(|id| accepted.contains(id)).count() > voters().count()
-                    || mutation!(RestartDecidesAlone)
+                2 * self.voters().filter(has_accepted).count() > self.voters().count() || mutation!(RestartDecidesAlone)
             }
             false => self.needed().all(|id| accepted.contains(&id)),
         }

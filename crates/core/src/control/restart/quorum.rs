@@ -6,12 +6,18 @@
 //! voters, and `d` others whose death an absent member may have known, `2 m + d <= n` says that no view was
 //! decided by absent members alone. `2 m < n` says the same of two restarts.
 use super::Restart;
-use crate::ids::{MemberId, Time};
+use crate::ids::{MemberId, Rank, Time};
 use crate::mutation::mutation;
 use alloc::collections::BTreeSet;
 
 impl Restart {
-    /// When the restart goes on without members that have not come.
+    /// Returns the members of the base that vote.
+    pub(super) fn voters(&self) -> impl Iterator<Item = Rank> {
+        let view = &self.record.view;
+        view.ranks().filter(|rank| view.is_voter(*rank))
+    }
+
+    /// Returns when the restart stops to wait for members that have not come.
     pub(super) fn goes_on_at(&self) -> Time {
         self.arrived + self.setup.patience
     }
@@ -25,10 +31,8 @@ impl Restart {
         }
         let absent: BTreeSet<u128> =
             view.members.iter().zip(hosts).filter(|(id, _)| !is_here(**id)).map(|(_, host)| *host).collect();
-        let mut voters = 0;
-        let (mut missing, mut dead) = (0, 0);
-        for rank in view.ranks().filter(|rank| view.is_voter(*rank)) {
-            let (id, host) = (view.members[rank.index()], hosts[rank.index()]);
+        let (mut voters, mut missing, mut dead) = (0, 0, 0);
+        for (id, host) in self.voters().map(|rank| (view.members[rank.index()], hosts[rank.index()])) {
             voters += 1;
             match is_here(id) {
                 false => missing += 1,

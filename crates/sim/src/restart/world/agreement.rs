@@ -1,7 +1,6 @@
 //! The model of the agreement that ends a view: members accept a proposed view in memory at once, and their
 //! votes count once they are on their disks.
 use super::{RecordWrite, RestartBroken, RestartWorld};
-use crate::checkers::Checked;
 use spindle_core::{Ballot, Process, Rank, View};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,11 +97,10 @@ impl RestartWorld<'_> {
     }
 
     /// The vote of a member is on its disk.
-    pub(super) fn voted(&mut self, view: usize, ballot: usize, nonce: u32) -> Checked {
+    pub(super) fn voted(&mut self, view: usize, ballot: usize, nonce: u32) {
         self.outcome.counts.votes += 1;
         let newest = self.views[view].votes.on_disk.entry(nonce).or_default();
         *newest = ballot.max(*newest);
-        Ok(())
     }
 
     /// The hosts of processes, as records contain them.

@@ -165,7 +165,8 @@ impl RestartWorld<'_> {
                 self.settle(seat)
             }
             (RecordWrite::Vote { view, ballot }, MemberPhase::Live(live)) if live.view == view => {
-                self.voted(view, ballot, nonce)
+                self.voted(view, ballot, nonce);
+                Ok(())
             }
             (RecordWrite::Enter(view), MemberPhase::Entering) => self.begin(seat, view),
             (RecordWrite::Next(view), MemberPhase::Live(live)) if live.next == Some(view) => self.begin(seat, view),
