@@ -57,7 +57,7 @@ pub const RESTART: [Mutation; 10] = [
 
 /// Mutations of the control plane, and of logs as whole processes have them, which the simulator of
 /// whole processes finds. Some of the other mutations show there, too.
-pub const CONTROL: [Mutation; 34] = [
+pub const CONTROL: [Mutation; 35] = [
     Mutation::SkewAdmitted,
     Mutation::AdmissionsLost,
     Mutation::JoinersForgotten,
@@ -82,6 +82,7 @@ pub const CONTROL: [Mutation; 34] = [
     Mutation::LateStreamsRefused,
     Mutation::FarJoinersVote,
     Mutation::ConflictsBelieved,
+    Mutation::RacksKept,
     Mutation::SeedPlacesKept,
     Mutation::BlockedUnknown,
     Mutation::BlockedUntold,

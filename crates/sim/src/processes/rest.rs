@@ -261,6 +261,11 @@ impl HostsWorld<'_> {
                 return RunRest::Not(format!("process {}, member {}, {why}", process.number, process.me.id));
             }
         }
+        let members: Vec<&SimProcess> =
+            living.iter().copied().filter(|process| is_member_of(process, &newest)).collect();
+        if let Some(why) = misplaced(&members) {
+            return RunRest::Not(why);
+        }
         // No member waits for a hung observer. A case that is not checked: if the members of a
         // group have died, its observer may miss that another group was created.
         let is_expected = |process: &&&SimProcess| process.paused_until <= self.now && self.ledger.bootstraps() == 1;
@@ -404,4 +409,28 @@ impl HostsWorld<'_> {
             .any(|other| !member.view().members.contains(&other.me.id) && self.is_expected(other, of, living));
         is_alone.then(|| "is not in a view with all others".into())
     }
+}
+
+/// Returns true if the process has begun this view.
+fn is_member_of(process: &SimProcess, view: &View) -> bool {
+    matches!(&process.phase, ProcessPhase::Member(member) if member.view().id == view.id)
+}
+
+/// Returns a member that has another's host or rack wrong: it has kept them from an earlier process
+/// with that id.
+fn misplaced(members: &[&SimProcess]) -> Option<String> {
+    let pairs = members.iter().flat_map(|member| members.iter().map(move |other| (member, other)));
+    pairs.into_iter().find_map(|(member, other)| {
+        let (book, theirs) = (member.roster.book()?, other.roster.book()?);
+        let id = other.me.id;
+        let is_right = book.host(id) == theirs.card().host && book.rack(id) == theirs.card().rack.as_ref();
+        (!is_right).then(|| {
+            format!(
+                "process {} takes member {id} for one of host {} and rack {:?}",
+                member.number,
+                book.host(id),
+                book.rack(id)
+            )
+        })
+    })
 }

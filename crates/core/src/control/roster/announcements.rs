@@ -17,7 +17,12 @@ impl<W> Roster<W> {
         // An observer may have missed the views in which another process got the id of a member
         // that it knows.
         let follows = self.begun.0 > 0 && !self.takes_part;
-        for card in cards {
+        // The sender may not have begun the view yet. Its other cards may be of processes that have
+        // gone, whose ids other processes get later.
+        let is_old = view.id < self.begun;
+        let observes = |id| observers.iter().any(|(observer, _)| *observer == id);
+        let is_current = |id: MemberId| !is_old && (view.members.contains(&id) || observes(id));
+        for card in cards.into_iter().filter(|card| is_current(card.id)) {
             // Cards from members are more reliable than the card of a process that only asks with a
             // member's id.
             let is_known = !follows && self.members.contains(&card.id);
@@ -176,6 +181,50 @@ mod tests {
             roster.hear(message.clone(), (host != 1).then_some((card, 8)), attachment, Time(0));
             assert!(is_watched(&mut roster), "not by the announcement from host {host}");
         }
+    }
+
+    /// Track record 223: a member that had begun a view without process 4 read an announcement of
+    /// that view, whose sender had not begun it and still had the card of 4. Another process got
+    /// the id later, and this member kept the address and the rack of the first one.
+    #[test]
+    fn an_announcement_brings_no_card_of_a_process_that_has_gone() {
+        let card =
+            |id, host, address: &str| Card { id: MemberId(id), host, address: address.parse().unwrap(), rack: None };
+        let view = |id, members: &[u64]| View {
+            id: ViewId(id),
+            members: members.iter().copied().map(MemberId).collect(),
+            nonvoters: Vec::new(),
+            subgroups: Default::default(),
+        };
+        let mine = card(5, 5, "e:1");
+        let seeds = Seeds::new(Vec::new(), None, mine.address.clone());
+        let mut roster: Roster<()> = Roster::new(me(5), 5, Some(Book::new(mine, seeds, false)));
+        roster.set_incarnation(7);
+        roster.begin(&view(1, &[1, 4, 5]), Time(0));
+        let (leader, first, second) = (card(1, 1, "a:1"), card(4, 4, "d:1"), card(4, 1, "d:2"));
+        [leader.clone(), first.clone()].into_iter().for_each(|card| roster.learn(card));
+        roster.begin(&view(2, &[1, 5]), Time(0));
+        let mut hear = |roster: &mut Roster<()>, view: View, cards: Vec<Card>| {
+            let (decision, newcomers, observers, processes) = Default::default();
+            let id = view.id;
+            let told = ViewAnnouncement { view, decision, newcomers, observers, processes, cards }.encode();
+            let bytes = told.len() as u64;
+            let message = ControlMessage::View { incarnation: 7, view: id, from: MemberId(1), bytes };
+            roster.hear(message, Some((leader.clone(), 1)), &told, Time(0));
+        };
+        for old in [1, 2] {
+            let members: &[u64] = if old == 1 { &[1, 4, 5] } else { &[1, 5] };
+            hear(&mut roster, view(old, members), [leader.clone(), first.clone()].into());
+            assert_eq!(roster.book().unwrap().far(MemberId(4)), None, "after an announcement of view {old}");
+        }
+        // However an old card has come back, the newcomer itself is believed.
+        roster.learn(first);
+        roster.note_joined(ViewId(3), &[Process { id: MemberId(4), nonce: 9 }]);
+        roster.expect(&view(3, &[1, 4, 5]));
+        let address = crate::control::PortAddress::new(&[1; 8]).unwrap();
+        let port = ControlMessage::Port { incarnation: 7, view: ViewId(3), from: MemberId(4), address };
+        roster.hear(port, Some((second.clone(), 1)), &[], Time(0));
+        assert_eq!(roster.book().unwrap().far(MemberId(4)), Some(&second.address));
     }
 
     /// True if process 3 takes part in a view that is reported to it, in which `joined` is a

@@ -29,7 +29,17 @@ impl<W> Roster<W> {
         {
             self.news.push(ControlEvent::Meets(card.clone()));
         }
-        let id_conflict = sender.and_then(|(card, _)| self.hear_from(card, asks, now));
+        // As with streams, a newcomer that brings its memory is the member, wherever an earlier
+        // process with its id was.
+        let comes = matches!(&message, ControlMessage::Port { incarnation, view, from, .. }
+            if self.may_be_mine(*incarnation) && self.is_new(*view, *from));
+        let id_conflict = sender.and_then(|(card, _)| {
+            if comes {
+                self.learn(card);
+                return None;
+            }
+            self.hear_from(card, asks, now)
+        });
         let says_member = match &message {
             ControlMessage::Bootstrap { words, .. } => {
                 matches!(BootstrapMessage::decode(words), Some(BootstrapMessage::Exists { .. }))
