@@ -297,8 +297,8 @@ mod bugs {
         FarJoinersVote,
         /// The address that a process with the id of a member claims for that id is accepted.
         ConflictsBelieved,
-        /// A process keeps the rack of the first process with an id.
-        RacksKept,
+        /// A process forgets the racks of processes of other hosts.
+        RacksForgotten,
         /// Messages for a process with the id of one that was at a seed's address are sent to that
         /// address.
         SeedPlacesKept,

@@ -82,7 +82,7 @@ pub const CONTROL: [Mutation; 35] = [
     Mutation::LateStreamsRefused,
     Mutation::FarJoinersVote,
     Mutation::ConflictsBelieved,
-    Mutation::RacksKept,
+    Mutation::RacksForgotten,
     Mutation::SeedPlacesKept,
     Mutation::BlockedUnknown,
     Mutation::BlockedUntold,

@@ -131,9 +131,7 @@ impl OldLogs {
     /// The view before which a log may have a gap. A view that this member entered after all that its log
     /// had is none: the log is short, and whole.
     pub(crate) fn gap_before(&self, name: &str) -> Option<ViewId> {
-        let begin = self.begins.get(name).copied().flatten().map_or(ViewId(0), |begin| begin.epoch);
-        let origins = self.record.origins.iter().filter(|origin| origin.name == name);
-        origins.map(|origin| origin.since).filter(|since| *since <= begin).max()
+        self.record.gap_before(name, self.begins.get(name).copied().flatten())
     }
 
     /// Returns an appender to a log, which must have no other one. The log is created if it does not

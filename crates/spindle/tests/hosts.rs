@@ -300,6 +300,7 @@ fn wait_for_racks(members: &[Member], expected: &[(u64, &str)]) {
                 break;
             }
             assert!(start.elapsed() < LONG, "{}: {found:?} instead of {expected:?}", member.group.id());
+            thread::sleep(Duration::from_millis(1));
         }
     }
 }

@@ -105,11 +105,7 @@ impl Book {
     /// Notes the card of a process.
     pub(super) fn learn(&mut self, mut card: Card) {
         if card.id != self.mine.id {
-            if let Some(known) = self.cards.get(&card.id)
-                && mutation!(RacksKept)
-            {
-                card.rack.clone_from(&known.rack);
-            }
+            card.rack = card.rack.filter(|_| !mutation!(RacksForgotten));
             self.cards.insert(card.id, card);
         }
     }

@@ -4,7 +4,7 @@ use super::disks::{DiskLog, DiskRecord};
 use super::ledger::MessageId;
 use crate::checkers::{Checked, Invariant};
 use spindle_core::{Position, ViewId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 const DURABLE: Invariant = Invariant(10, "durable prefix");
@@ -14,8 +14,8 @@ const EXTENT: Invariant = Invariant(4, "atomicity");
 #[derive(Debug, Default)]
 pub(super) struct LoggedOrder {
     list: BTreeMap<Position, DiskRecord>,
-    /// By epoch: the sequence number with which it ended.
-    ends: BTreeMap<ViewId, u64>,
+    /// By epoch: the sequence number with which it ended, and the processes that have ended it.
+    ends: BTreeMap<ViewId, (u64, BTreeSet<usize>)>,
     /// By epoch: all messages before this sequence number have counted as durable.
     acknowledged: BTreeMap<ViewId, u64>,
     /// The record that all logs have to get before a run ends.
@@ -36,7 +36,7 @@ impl LoggedOrder {
         record: DiskRecord,
     ) -> Checked {
         let at = record.position;
-        if Some(at.epoch) < self.begins || self.ends.get(&at.epoch).is_some_and(|end| at.sequence >= *end) {
+        if Some(at.epoch) < self.begins || self.ends.get(&at.epoch).is_some_and(|(end, _)| at.sequence >= *end) {
             // Other members have ended the epoch before this record. It has to be cut off: the next record that
             // this log appends has to follow the list.
             return Ok(());
@@ -65,9 +65,11 @@ impl LoggedOrder {
         Ok(())
     }
 
-    /// Records that an epoch has ended at this sequence number.
-    pub(super) fn ended(&mut self, epoch: ViewId, end: u64) -> Checked {
-        let known = *self.ends.entry(epoch).or_insert(end);
+    /// Records that an epoch has ended at this sequence number for a process.
+    pub(super) fn ended(&mut self, process: usize, epoch: ViewId, end: u64) -> Checked {
+        let (known, processes) = self.ends.entry(epoch).or_insert_with(|| (end, BTreeSet::new()));
+        let known = *known;
+        processes.insert(process);
         if known != end {
             return EXTENT.broken(format!("epoch {epoch} ends at {known} and at {end}"));
         }
@@ -178,15 +180,31 @@ impl LoggedOrder {
         self.list.retain(|at, _| at.epoch >= epoch);
     }
 
-    /// Records that members were given up: the records that none of the `left` logs has are no part of the
-    /// list.
-    pub(super) fn divided(&mut self, left: &[&DiskLog]) -> Checked {
-        let has = |at: &Position| {
-            left.iter().any(|log| log.records.binary_search_by_key(at, |record| record.position).is_ok())
-        };
-        let newest = left.iter().filter_map(|log| log.last()).max();
+    /// Records that members were given up in this epoch. The list loses the records that none of the `left`
+    /// logs has. Decisions of the members that were given up do not count: the epoch continues where they
+    /// may have ended it.
+    pub(super) fn divided(&mut self, epoch: ViewId, left: &[(usize, &DiskLog)]) -> Checked {
+        let logs = || left.iter().map(|(_, log)| log);
+        let has =
+            |at: &Position| logs().any(|log| log.records.binary_search_by_key(at, |record| record.position).is_ok());
+        let newest = logs().filter_map(|log| log.last()).max();
         let is_lost = |at: &Position| newest.is_none_or(|newest| *at > newest) && !has(at);
         self.list.retain(|at, _| !is_lost(at));
+        let is_theirs = |processes: &BTreeSet<usize>| !left.iter().any(|(process, _)| processes.contains(process));
+        let Some((end, _)) =
+            self.ends.extract_if(epoch.., |_, (_, processes)| is_theirs(processes)).map(|(_, end)| end).next()
+        else {
+            return Ok(());
+        };
+        for (process, log) in left {
+            for record in log.records.iter().filter(|record| record.position >= Position { epoch, sequence: end }) {
+                let known = self.list.entry(record.position).or_insert(*record);
+                if known != record {
+                    return DURABLE
+                        .broken(format!("process {process} has logged {record:?}, and another one {known:?}"));
+                }
+            }
+        }
         Ok(())
     }
 }
@@ -248,15 +266,25 @@ mod tests {
         };
         assert!(older(&mut order, 2).is_err(), "a copy of an older message is missing");
         assert_eq!(older(&mut order, 1), Ok(()));
-        assert_eq!(order.ended(ViewId(2), 1).unwrap_err().number, 10, "the end is before a durable message");
-        assert!(example().ended(ViewId(1), 4).is_ok());
+        assert_eq!(order.ended(0, ViewId(2), 1).unwrap_err().number, 10, "the end is before a durable message");
+        assert!(example().ended(0, ViewId(1), 4).is_ok());
     }
 
     #[test]
     fn a_list_begins_anew_or_without_what_was_given_up() {
         let mut order = example();
-        order.divided(&[&log(&[at(1, 0)])]).unwrap();
+        order.divided(ViewId(1), &[(0, &log(&[at(1, 0)]))]).unwrap();
         assert_eq!(order.of_epoch(ViewId(1)).count(), 1);
+        // Others, which were given up, had ended the epoch before the records of the one that is left.
+        order.ended(1, ViewId(1), 1).unwrap();
+        let own = log(&[at(1, 0), at(1, 3), at(1, 4)]);
+        assert_eq!(order.appended(0, Some(at(1, 0)), false, own.records[1]), Ok(()));
+        order.divided(ViewId(1), &[(0, &own)]).unwrap();
+        assert_eq!(order.of_epoch(ViewId(1)).count(), 3);
+        order.ended(0, ViewId(1), 5).unwrap();
+        assert!(order.ended(2, ViewId(1), 4).is_err(), "two that were not given up differ");
+        order.divided(ViewId(1), &[(0, &own)]).unwrap();
+        assert!(order.ended(0, ViewId(1), 4).is_err(), "the one that is left has ended it itself");
         order.begins_anew(ViewId(4));
         assert_eq!(order.appended(3, None, true, record(at(4, 0))), Ok(()));
         assert_eq!(order.check(3, &log(&[at(1, 0), at(4, 0)]), None, ViewId(5)), Ok(()));

@@ -243,9 +243,10 @@ pub struct HostsScene {
     pub differing: Vec<Differing>,
 }
 
-/// Scenes with logs and with wrong clocks are drawn for seeds below this. 19 of the next 5,300 with them break
-/// invariants in ways that are not explained yet: see `docs/testing/processes.md`.
-const EXPLAINED: u64 = 700;
+/// Scenes with logs are drawn for seeds below this, and those with wrong clocks below [`WRONG_CLOCKS`]: a few
+/// of the seeds behind break invariants in ways that are not explained yet (`docs/testing/processes.md`).
+const LOGGED: u64 = 2_900;
+const WRONG_CLOCKS: u64 = 700;
 
 impl HostsScene {
     /// Draws the scene of a seed.
@@ -371,7 +372,7 @@ impl HostsScene {
         }
         faults.sort_by_key(|(at, _)| *at);
         let mut subgroups = subgroups::drawn(seed);
-        let logs = if seed < EXPLAINED { LogDisks::drawn(seed, count, &mut subgroups) } else { None };
+        let logs = if seed < LOGGED { LogDisks::drawn(seed, count, &mut subgroups) } else { None };
         faults.extend(proposed_changes::drawn(seed, &subgroups, count, calm_ns));
         faults.sort_by_key(|(at, _)| *at);
         if subgroups.iter().any(|spec| spec.durability.delivers_durable()) {
@@ -445,7 +446,7 @@ impl HostsScene {
             errs,
             large,
             differing: differing(seed, count, learns && !is_afar),
-            wrong_clocks: seed < EXPLAINED && Random::new(seed, 33).one_in(2),
+            wrong_clocks: seed < WRONG_CLOCKS && Random::new(seed, 33).one_in(2),
             logs,
             epochs: large.is_none() && !Random::new(seed, 29).one_in(4),
             slow,

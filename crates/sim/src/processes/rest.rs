@@ -16,6 +16,8 @@ const CAUSE: Invariant = Invariant(23, "no eviction without a cause");
 const TOLD_NS: u64 = 3 * S;
 /// The time after the last fault at which a group that has lost its quorum is checked.
 const LOST_NS: u64 = 5 * S;
+/// The time after which a log that gets no records from its sources gives up, and its member joins again.
+const RECORDS_NS: u64 = 75 * S;
 /// The maximum number of views within ten seconds.
 const VIEWS_MAX: usize = 400;
 /// The number of delays between hosts per message, if little may be in flight at once and messages
@@ -48,9 +50,14 @@ impl HostsWorld<'_> {
     /// may have been doubled up to sixteen times. Founders that failed pause longer and longer.
     /// Leaders pause longer the longer they were cut off. An evicted process is restarted. The time
     /// is less than that after which a process gives its first view up, unless suspicion times or
-    /// cuts are long.
+    /// cuts are long. A log waits about a minute for records that no other log has.
     fn patience_ns(&self) -> u64 {
-        12 * self.scene.suspect_after_ns + 12 * self.scene.worst_delay_ns() + self.scene.longest_cut_ns() + 25 * S
+        let logs = if self.scene.logs.is_some() { RECORDS_NS } else { 0 };
+        12 * self.scene.suspect_after_ns
+            + 12 * self.scene.worst_delay_ns()
+            + self.scene.longest_cut_ns()
+            + 25 * S
+            + logs
     }
 
     /// Checks the eviction of a member. It must have asked to leave, or must have had a fault not
@@ -157,11 +164,19 @@ impl HostsWorld<'_> {
             // others.
             RunRest::Not(_) if !self.recent_views.is_empty() && self.now < self.calm_ns + 2 * self.patience_ns() => {}
             RunRest::Not(why) if self.now >= self.calm_ns.max(self.recovered_at) + self.patience_ns() => {
+                self.tell_states();
                 return LIVENESS.broken(format!("{why}, {} ms after all was calm", (self.now - self.calm_ns) / MS));
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Adds what each member knows to the history of a run that does not come to rest.
+    fn tell_states(&mut self) {
+        let processes = self.processes.iter().flatten().filter(|process| process.is_alive);
+        let states: Vec<String> = processes.filter_map(|process| state_of(process)).collect();
+        states.into_iter().for_each(|state| self.note(|| state));
     }
 
     fn check_bounds(&mut self) -> Checked {
@@ -409,6 +424,27 @@ impl HostsWorld<'_> {
             .any(|other| !member.view().members.contains(&other.me.id) && self.is_expected(other, of, living));
         is_alone.then(|| "is not in a view with all others".into())
     }
+}
+
+/// Returns what a member knows, in words.
+fn state_of(process: &SimProcess) -> Option<String> {
+    let ProcessPhase::Member(member) = &process.phase else { return None };
+    let (engine, view) = (member.engine(), member.view());
+    let is_suspected = |id: &&MemberId| view.rank_of(**id).is_some_and(|rank| engine.suspects(rank));
+    let suspected: Vec<_> = view.members.iter().filter(is_suspected).collect();
+    Some(format!(
+        "process {}, member {}: view {} of {:?}, suspects {suspected:?}, changing: {}, blocked: {}, ballot: {:?}, \
+         decided: {:?}, prepares: {:?}",
+        process.number,
+        process.me.id,
+        view.id,
+        view.members,
+        engine.is_changing(),
+        engine.is_blocked(),
+        engine.ballot(),
+        engine.decision().map(|decision| &decision.next.members),
+        member.next().map(|next| (next.view().id, &next.view().members)),
+    ))
 }
 
 /// Returns true if the process has begun this view.

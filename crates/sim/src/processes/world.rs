@@ -218,6 +218,8 @@ broken! {
     CaughtUpEarly,
     /// A source says that it has sent all records while some of its own are not on disk.
     AnswersUnsettled,
+    /// A source that catches up sends records behind a gap of its log as if it had none.
+    GapsServed,
     /// The engine is not told that a log has room again.
     RoomUntold,
 }

@@ -244,6 +244,15 @@ impl Logs {
         self.record.origins.iter().filter(|origin| origin.name == name).map(|origin| origin.since).max()
     }
 
+    /// The view before which `log` lacks messages as a source for others; `None`: it lacks none. While it
+    /// catches up, only a gap before the records that have come counts.
+    pub(crate) fn gap_before(&self, name: &str, log: &SubgroupLog) -> Option<ViewId> {
+        match log.is_catching_up() {
+            true => self.record.gap_before(name, log.last_before()),
+            false => self.complete_since(name),
+        }
+    }
+
     /// Orders to write the record again, if the thread had no room for the order.
     pub(crate) fn write_record(&mut self) {
         if self.unordered {

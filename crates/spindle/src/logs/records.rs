@@ -93,15 +93,22 @@ impl SubgroupLog {
     }
 
     /// Returns the log as a source for a process that wants these records. The subgroup is `id` in the
-    /// view of `engine`, and the log has all messages of the epochs from `since` on, if that is known.
+    /// view of `engine`, and the log may lack messages of the epochs before `gap`.
     pub(crate) fn source(
         &self,
         wanted: &WantedRecords,
         engine: &Engine,
         id: SubgroupId,
-        since: Option<ViewId>,
+        gap: Option<ViewId>,
     ) -> Result<RecordSource, NoRecords> {
         let (epoch, readers) = (engine.view().id, self.appender.readers());
+        if self.is_cutting() {
+            // Its last records are not the group's.
+            return Err(NoRecords::CatchingUp);
+        }
+        if let Some(why) = wanted.refusal(gap) {
+            return Err(why);
+        }
         if self.is_catching_up() {
             // Its records may be all that there are, if the members with more are gone.
             let has_more = readers.durable() > wanted.after.map(super::version);
@@ -109,13 +116,6 @@ impl SubgroupLog {
             return has_more
                 .then_some(RecordSource { readers, is_complete: false, is_settled: false, begins })
                 .ok_or(NoRecords::CatchingUp);
-        }
-        if self.is_cutting() {
-            // Its last records are not the group's.
-            return Err(NoRecords::CatchingUp);
-        }
-        if let Some(why) = wanted.refusal(since) {
-            return Err(why);
         }
         // All of older epochs are on disk.
         let is_settled = engine.persisted(id).is_some();

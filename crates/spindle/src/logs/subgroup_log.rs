@@ -144,6 +144,11 @@ impl SubgroupLog {
         self.entered.filter(|_| self.may_replay)
     }
 
+    /// The last record before those that have come from others.
+    pub(crate) fn last_before(&self) -> Option<Position> {
+        self.last_before
+    }
+
     pub(crate) fn readers(&self) -> Readers {
         self.appender.readers()
     }

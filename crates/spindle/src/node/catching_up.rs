@@ -12,13 +12,13 @@ impl Node {
     /// Sends records to a process that lacks them, or the reason why it gets none.
     pub(super) fn send_records(&mut self, order: RecordOrder) {
         let Node { handles, logs, member, fabric, older, .. } = self;
-        let since = logs.as_ref().and_then(|logs| logs.complete_since(&order.wanted.subgroup));
         let homes = Homes { newest: fabric, older };
         let of_subgroup = handles.iter().find(|of_subgroup| *of_subgroup.name == order.wanted.subgroup);
         let source = of_subgroup.and_then(|of_subgroup| {
             let ((_, id), log) = of_subgroup.home().zip(of_subgroup.log.as_ref())?;
             let (engine, _) = homes.of(of_subgroup, member);
-            Some(log.source(&order.wanted, engine, id, since))
+            let gap = logs.as_ref().and_then(|logs| logs.gap_before(&order.wanted.subgroup, log));
+            Some(log.source(&order.wanted, engine, id, gap))
         });
         let source = source.unwrap_or(Err(NoRecords::NotMember));
         self.record_server.serve(order, source, &mut self.control_plane);

@@ -181,6 +181,14 @@ impl RestartRecord {
         self.origins.retain(|origin| origin.name != name || origin.since <= last);
     }
 
+    /// Returns the view before which a log that ended with the record `last` may lack messages; `None`: it
+    /// lacks none up to `last`. An origin after `last` is no gap: what the log lacks is behind its end.
+    pub fn gap_before(&self, name: &str, last: Option<Position>) -> Option<ViewId> {
+        let last = last.map_or(ViewId(0), |last| last.epoch);
+        let origins = self.origins.iter().filter(|origin| origin.name == name);
+        origins.map(|origin| origin.since).filter(|since| *since <= last).max()
+    }
+
     /// Returns the record as words.
     pub fn encode(&self) -> Vec<u64> {
         let mut out = vec![FORMAT];

@@ -259,6 +259,20 @@ fn members_whose_logs_lack_the_begin_are_not_in_the_view() {
     assert!(late.origins.is_empty());
 }
 
+/// Track record 224.
+#[test]
+fn a_gap_counts_up_to_the_end_of_the_log() {
+    let mut record = first(view(1, &[1, 2]), MemberId(2), true);
+    enter(&mut record, view(5, &[1, 2]), 2);
+    let last = |epoch| Some(Position { epoch: ViewId(epoch), sequence: 3 });
+    assert_eq!(record.gap_before("all", last(3)), None, "what it lacks is behind its end");
+    assert_eq!(record.gap_before("all", last(5)), Some(ViewId(5)), "it begins with view 5");
+    enter(&mut record, view(9, &[1, 2]), 2);
+    assert_eq!(record.gap_before("all", last(5)), Some(ViewId(5)), "the views 6 to 8 are behind its end");
+    assert_eq!(record.gap_before("all", None), None, "it has no record");
+    assert_eq!(record.gap_before("other", last(5)), None);
+}
+
 #[test]
 fn a_log_lacks_the_views_that_its_member_has_missed() {
     let mut record = first(view(1, &[1, 2]), MemberId(2), true);

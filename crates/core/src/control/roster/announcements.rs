@@ -204,7 +204,7 @@ mod tests {
         let (leader, first, second) = (card(1, 1, "a:1"), card(4, 4, "d:1"), card(4, 1, "d:2"));
         [leader.clone(), first.clone()].into_iter().for_each(|card| roster.learn(card));
         roster.begin(&view(2, &[1, 5]), Time(0));
-        let mut hear = |roster: &mut Roster<()>, view: View, cards: Vec<Card>| {
+        let hear = |roster: &mut Roster<()>, view: View, cards: Vec<Card>| {
             let (decision, newcomers, observers, processes) = Default::default();
             let id = view.id;
             let told = ViewAnnouncement { view, decision, newcomers, observers, processes, cards }.encode();

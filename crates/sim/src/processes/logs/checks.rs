@@ -5,7 +5,7 @@ use crate::processes::disks::DiskLog;
 use crate::processes::logged_order::LoggedOrder;
 use crate::processes::process::SimProcess;
 use crate::processes::world::HostsWorld;
-use spindle_core::{DurableRise, MemberId, Order, Rank, SubgroupId, SubgroupSpec, View, ViewId};
+use spindle_core::{DurableRise, Order, Rank, SubgroupId, SubgroupSpec, View, ViewId};
 
 const PREFIX: Invariant = Invariant(10, "durable prefix");
 const MONOTONE: Invariant = Invariant(11, "monotone rows");
@@ -64,7 +64,7 @@ impl HostsWorld<'_> {
         let last = |(sender, trim): (&Rank, &u64)| spec.sequence(*sender, trim.checked_sub(1)?);
         let end = spec.senders.iter().zip(trims).filter_map(last).max().map_or(0, |last| last + 1);
         let order = self.orders.entry((key.0, spec.name.clone())).or_default();
-        order.ended(epoch, end)?;
+        order.ended(process.number, epoch, end)?;
         if !order.has(epoch) {
             // No member of the epoch continues.
             return Ok(());
@@ -169,10 +169,13 @@ impl HostsWorld<'_> {
             }
             if view.id.era() > before.id.era() {
                 let key = (of, before.id.0);
-                let places = |id: &MemberId| self.ledger.process_of(key, *id).map(|owner| self.process_places[owner]);
                 let left = old.members.iter().filter(|rank| stays(rank)).map(|rank| before.members[rank.index()]);
-                let logs = left.filter_map(|id| self.places[places(&id)?].log_disk.logs.get(&spec.name));
-                order.divided(&logs.collect::<Vec<_>>())?;
+                let logs = left.filter_map(|id| {
+                    let owner = self.ledger.process_of(key, id)?;
+                    Some((owner, self.places[self.process_places[owner]].log_disk.logs.get(&spec.name)?))
+                });
+                let id = before.subgroup(&spec.name).expect("it was there");
+                order.divided(before.epoch(id), &logs.collect::<Vec<_>>())?;
             }
         }
         Ok(())

@@ -1,7 +1,6 @@
 //! Records on their way from a member's log to a log that lacks them. The decisions are those of
 //! [`CatchUp`]; the transport is a connection, as for a state.
 use super::{LogLack, OlderRecords, ProcessLog};
-use crate::checkers::Checked;
 use crate::processes::disks::{DiskRecord, sync_takes};
 use crate::processes::network::PacketLoad;
 use crate::processes::plan::{MS, S};
@@ -146,6 +145,16 @@ impl HostsWorld<'_> {
         let on_disk = disk.logs.get(&wanted.subgroup).unwrap_or(&none);
         let durable = on_disk.on_disk();
         let begins = Position { epoch, sequence: 0 };
+        let gap = match (log.is_lacking(), &disk.record) {
+            (true, Some(record)) if self.broken != Broken::GapsServed => {
+                record.gap_before(&wanted.subgroup, log.last_before)
+            }
+            (true, _) => None,
+            (false, _) => self.complete_since(process.place, &wanted.subgroup),
+        };
+        if let Some(why) = wanted.refusal(gap) {
+            return Err(why);
+        }
         let (is_complete, is_settled) = if log.is_lacking() {
             if durable <= wanted.after {
                 return Err(NoRecords::CatchingUp);
@@ -154,9 +163,6 @@ impl HostsWorld<'_> {
         } else {
             if log.cut.is_some() {
                 return Err(NoRecords::CatchingUp);
-            }
-            if let Some(why) = wanted.refusal(self.complete_since(process.place, &wanted.subgroup)) {
-                return Err(why);
             }
             let is_settled = engine.persisted(there).is_some() || self.broken == Broken::AnswersUnsettled;
             let is_complete = match wanted.bound {
@@ -244,7 +250,7 @@ impl HostsWorld<'_> {
         for (from, reply, why) in &process.no_records {
             running.refused(*from, *reply, *why, now);
         }
-        self.read_records(process, name, older)?;
+        self.read_records(process, name, older);
         let on_disk = self.places[process.place].log_disk.logs.entry(name.clone()).or_default();
         if let Some(RecordFetch { first, ends: Some((_, end)), connection, .. }) =
             older.fetch.take_if(|fetch| fetch.ends.is_some_and(|(at, _)| at <= now.0))
@@ -252,6 +258,10 @@ impl HostsWorld<'_> {
             on_disk.synced = on_disk.records.len();
             let bytes = 16;
             running.ended(end, on_disk.last(), first, bytes, now);
+            let last = on_disk.last();
+            self.note(|| {
+                format!("process {} has got records of {name} from {first:?} to {last:?}: {end:?}", process.number)
+            });
             self.outcome.counts.record_streams += 1;
             self.close_side(connection, process.number);
         }
@@ -268,6 +278,7 @@ impl HostsWorld<'_> {
         }
         if let Some((source, reply, wanted)) = running.ask(now) {
             older.may_skip = wanted.may_skip;
+            self.note(|| format!("process {} asks member {source} for records of {name}: {wanted:?}", process.number));
             let incarnation = process.roster.incarnation();
             process
                 .roster
@@ -294,15 +305,25 @@ impl HostsWorld<'_> {
         if has_all && let Some(record) = &mut self.places[process.place].log_disk.record {
             record.caught_up(name, log.last_before);
         }
+        if has_all {
+            let (of, before) = (process.roster.incarnation(), older.before);
+            let since = self.complete_since(process.place, name);
+            let own = &self.places[process.place].log_disk.logs[name];
+            if let Some(order) = self.orders.get(&(of, name.clone()))
+                && !self.ledger.is_given_up(process.number)
+            {
+                order.check(process.number, own, since, before)?;
+            }
+        }
         self.outcome.counts.caught_up += u64::from(has_all);
         (log.lack, log.told) = (LogLack::Nothing, None);
         Ok(now.0)
     }
 
     /// Reads the stream of a log.
-    fn read_records(&mut self, process: &mut SimProcess, name: &str, older: &mut OlderRecords) -> Checked {
-        let Some(fetch) = older.fetch.as_mut().filter(|fetch| fetch.ends.is_none()) else { return Ok(()) };
-        let (now, of) = (self.now, process.roster.incarnation());
+    fn read_records(&mut self, process: &mut SimProcess, name: &str, older: &mut OlderRecords) {
+        let Some(fetch) = older.fetch.as_mut().filter(|fetch| fetch.ends.is_none()) else { return };
+        let now = self.now;
         let disks = self.scene.logs.expect("there are logs");
         let mut is_broken = now >= fetch.since + PATIENCE_NS;
         while fetch.ends.is_none() && !is_broken {
@@ -333,10 +354,10 @@ impl HostsWorld<'_> {
                 (fetch.first, records) = (Some(last.position), &[]);
             }
             fetch.first = fetch.first.or(records.first().map(|record| record.position));
-            for record in records {
-                self.outcome.counts.fetched_records += 1;
-                self.put(process, of, name, *record)?;
-            }
+            // A source that catches up itself may send records that it has to cut: they are checked once
+            // this log is whole.
+            self.outcome.counts.fetched_records += records.len() as u64;
+            on_disk.records.extend(records);
             if let Some(end) = end {
                 let full_until = self.places[process.place].log_disk.full_until;
                 let at = now.max(full_until) + sync_takes(&disks, (process.place, self.is_calm), &mut self.random);
@@ -346,6 +367,5 @@ impl HostsWorld<'_> {
         if is_broken && fetch.ends.is_none() {
             fetch.ends = Some((now, RecordStreamEnd::Broken));
         }
-        Ok(())
     }
 }
