@@ -105,28 +105,24 @@ run 1500ms
   1972 ms  a: closes view 4 of era 1
   1972 ms  a: takes ballot 1 of a
   1973 ms  b e' d': closes view 4 of era 1
-  1973 ms  b d': promises ballot 1 of a
   1974 ms  e': promises ballot 1 of a
-  1975 ms  a: proposes view 5 of era 1: a b e' d' c' (ballot 1 of a)
-  1976 ms  e': accepts view 5 of era 1: a b e' d' c' (ballot 1 of a)
-  1976 ms  e': knows the decision: view 5 of era 1: a b e' d' c', without a vote c', no trims
+  1975 ms  b: promises ballot 1 of a
   1976 ms  c': waits for its admission
-  1977 ms  a b: knows the decision: view 5 of era 1: a b e' d' c', without a vote c', no trims
-  1978 ms  d': knows the decision: view 5 of era 1: a b e' d' c', without a vote c', no trims
-  1978 ms  c': is admitted to view 5
-  1981 ms  a b e' d' c': begins view 5 of era 1: a b e' d' c', without a vote c'
-  2981 ms  a: closes view 5 of era 1
-  2981 ms  a: takes ballot 1 of a
-  2982 ms  c': closes view 5 of era 1
-  2982 ms  c': promises ballot 1 of a
-  3003 ms  b: closes view 5 of era 1
-  3003 ms  b: promises ballot 1 of a
-  3006 ms  e': closes view 5 of era 1
-  3006 ms  e': promises ballot 1 of a
-  3012 ms  d': closes view 5 of era 1
-  3012 ms  d': promises ballot 1 of a
-  3022 ms  a: proposes view 6 of era 1: a b e' d' c' (ballot 1 of a)
-  3023 ms  b e' d': accepts view 6 of era 1: a b e' d' c' (ballot 1 of a)
-  3024 ms  a: knows the decision: view 6 of era 1: a b e' d' c', no trims
-  3025 ms  b e' d' c': knows the decision: view 6 of era 1: a b e' d' c', no trims
-  3028 ms  a b e' d' c': begins view 6 of era 1: a b e' d' c'
+  1976 ms  d': promises ballot 1 of a
+  1977 ms  a: proposes view 5 of era 1: a b e' d' c' (ballot 1 of a)
+  1978 ms  b: accepts view 5 of era 1: a b e' d' c' (ballot 1 of a)
+  1978 ms  b: knows the decision: view 5 of era 1: a b e' d' c', without a vote c', no trims
+  1979 ms  e': knows the decision: view 5 of era 1: a b e' d' c', without a vote c', no trims
+  1979 ms  c': is admitted to view 5
+  1980 ms  a d': knows the decision: view 5 of era 1: a b e' d' c', without a vote c', no trims
+  1982 ms  a b e' d' c': begins view 5 of era 1: a b e' d' c', without a vote c'
+  2982 ms  a: closes view 5 of era 1
+  2982 ms  a: takes ballot 1 of a
+  2983 ms  b e' d' c': closes view 5 of era 1
+  2983 ms  b e' d': promises ballot 1 of a
+  3006 ms  c': promises ballot 1 of a
+  3007 ms  a: proposes view 6 of era 1: a b e' d' c' (ballot 1 of a)
+  3008 ms  e' d': accepts view 6 of era 1: a b e' d' c' (ballot 1 of a)
+  3009 ms  a: knows the decision: view 6 of era 1: a b e' d' c', no trims
+  3010 ms  b e' d' c': knows the decision: view 6 of era 1: a b e' d' c', no trims
+  3013 ms  a b e' d' c': begins view 6 of era 1: a b e' d' c'
