@@ -190,14 +190,12 @@ impl LoggedOrder {
         let newest = logs().filter_map(|log| log.last()).max();
         let is_lost = |at: &Position| newest.is_none_or(|newest| *at > newest) && !has(at);
         self.list.retain(|at, _| !is_lost(at));
-        let is_theirs = |processes: &BTreeSet<usize>| !left.iter().any(|(process, _)| processes.contains(process));
-        let Some((end, _)) =
-            self.ends.extract_if(epoch.., |_, (_, processes)| is_theirs(processes)).map(|(_, end)| end).next()
-        else {
-            return Ok(());
-        };
+        let is_theirs = |(_, processes): &&(u64, BTreeSet<usize>)| !left.iter().any(|(id, _)| processes.contains(id));
+        let Some((end, _)) = self.ends.get(&epoch).filter(is_theirs) else { return Ok(()) };
+        let ended = Position { epoch, sequence: *end };
+        self.ends.remove(&epoch);
         for (process, log) in left {
-            for record in log.records.iter().filter(|record| record.position >= Position { epoch, sequence: end }) {
+            for record in log.records.iter().filter(|record| record.position >= ended) {
                 let known = self.list.entry(record.position).or_insert(*record);
                 if known != record {
                     return DURABLE

@@ -241,7 +241,7 @@ impl Logs {
 
     /// The view since which the log of a subgroup has all messages; `None` if it has all.
     pub(crate) fn complete_since(&self, name: &str) -> Option<ViewId> {
-        self.record.origins.iter().filter(|origin| origin.name == name).map(|origin| origin.since).max()
+        self.record.complete_since(name)
     }
 
     /// The view before which `log` lacks messages as a source for others; `None`: it lacks none. While it

@@ -181,12 +181,20 @@ impl RestartRecord {
         self.origins.retain(|origin| origin.name != name || origin.since <= last);
     }
 
+    /// Returns the view since which a log has all messages; `None`: it has all.
+    pub fn complete_since(&self, name: &str) -> Option<ViewId> {
+        self.origins_of(name).max()
+    }
+
     /// Returns the view before which a log that ended with the record `last` may lack messages; `None`: it
     /// lacks none up to `last`. An origin after `last` is no gap: what the log lacks is behind its end.
     pub fn gap_before(&self, name: &str, last: Option<Position>) -> Option<ViewId> {
         let last = last.map_or(ViewId(0), |last| last.epoch);
-        let origins = self.origins.iter().filter(|origin| origin.name == name);
-        origins.map(|origin| origin.since).filter(|since| *since <= last).max()
+        self.origins_of(name).filter(|since| *since <= last).max()
+    }
+
+    fn origins_of(&self, name: &str) -> impl Iterator<Item = ViewId> {
+        self.origins.iter().filter(move |origin| origin.name == name).map(|origin| origin.since)
     }
 
     /// Returns the record as words.

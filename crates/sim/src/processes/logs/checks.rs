@@ -151,8 +151,7 @@ impl HostsWorld<'_> {
 
     /// Returns the view since which a log on the disk of a place has all records; `None`: it has all.
     pub(in crate::processes) fn complete_since(&self, place: usize, name: &str) -> Option<ViewId> {
-        let origins = self.places[place].log_disk.record.iter().flat_map(|record| &record.origins);
-        origins.filter(|origin| origin.name == name).map(|origin| origin.since).max()
+        self.places[place].log_disk.record.as_ref()?.complete_since(name)
     }
 
     /// Handles a view that is new to the run: lists may begin anew, or lose what members that were
