@@ -89,7 +89,7 @@ pub(crate) struct Args {
     ///
     /// With --restart: seeds, views, restarts, restarted, ended_restarting, attempts, outbid,
     /// proposed_again, learned, refused, recoveries, lost_disks, joins, view_changes, blocked,
-    /// crashes, crashes_at_writes, sent, durable, caught_up, gaps, messages, events, faults, united,
+    /// ended_in_order, crashes, crashes_at_writes, sent, durable, caught_up, gaps, messages, events, faults, united,
     /// virtual_ns, elapsed_s and failures; of one seed: seed, the same counts but for faults and
     /// elapsed_s, trace_hash and failures.
     ///

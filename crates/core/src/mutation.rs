@@ -318,6 +318,8 @@ mod bugs {
         RestartCutsBack,
         /// An acceptance counts before it is on the disk of its member, in a view with logged subgroups.
         AcceptedUnwritten,
+        /// A member leaves before its disk says that it writes nothing more.
+        LeavesUnsaid,
         /// A message counts as durable once it is on the disk of one member.
         DurableOnOne,
         /// Messages become durable in a subgroup that has too few members.

@@ -192,6 +192,9 @@ impl Group {
             // Its disk takes no time.
             self.engines[member].note_persisted_acceptance(ballot);
         }
+        if self.engines[member].wants_last_word() {
+            self.engines[member].allow_last_word();
+        }
         self.pass_on(member);
         progress
     }

@@ -99,6 +99,8 @@ enum Event {
     Synced(usize, SubgroupId),
     /// The acceptance of a ballot is on a disk.
     Accepted(Seat, Ballot),
+    /// The last word of a member is on its disk.
+    LastWord(Seat),
 }
 
 impl Event {
@@ -347,7 +349,9 @@ impl<'a> World<'a> {
 
     fn happen(&mut self, event: Event) -> Checked {
         let of = match event {
-            Event::Poll(seat) | Event::Alarm(seat) | Event::Accepted(seat, _) => Some(self.process_of(seat)),
+            Event::Poll(seat) | Event::Alarm(seat) | Event::Accepted(seat, _) | Event::LastWord(seat) => {
+                Some(self.process_of(seat))
+            }
             Event::App(i) => Some(self.apps[i].plan.member),
             Event::Consume { stage, consumer } | Event::Report { stage, consumer } => {
                 Some(self.process_of(Seat { stage, rank: self.stages[stage].consumers[consumer].member }))
@@ -397,6 +401,10 @@ impl<'a> World<'a> {
             Event::Synced(process, subgroup) => self.synced(process, subgroup),
             Event::Accepted(seat, ballot) => {
                 self.accepted(seat, ballot);
+                Ok(())
+            }
+            Event::LastWord(seat) => {
+                self.said_last(seat);
                 Ok(())
             }
             Event::Heal(from, to) => {

@@ -21,6 +21,7 @@ use spindle_transport::fork::Owner;
 use spindle_transport::rendezvous::{ControlSocket, GroupName, RuntimeDir, Watch, own_birth};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -96,9 +97,26 @@ pub(crate) struct ControlPlane {
     hears_restart: bool,
     /// The logs of an earlier process of this member, whose group lives.
     old_logs: Option<OldLogs>,
+    last_word: LastWord,
     notices: Arc<Notices>,
     /// The clock that is compared with those of processes that ask.
     clock: LogClock,
+}
+
+/// Whether this process may say that it writes nothing more. A process with logs may not, unless that is on its
+/// disk: the others then count it as dead, and a restart has to know that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastWord(Arc<AtomicBool>);
+
+impl LastWord {
+    // Relaxed: the flag is set and read by the thread that ends the member, and protects no other data.
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn hold(&self, held: bool) {
+        self.0.store(held, Ordering::Relaxed);
+    }
 }
 
 impl ControlPlane {
@@ -159,6 +177,7 @@ impl ControlPlane {
             restart,
             hears_restart,
             old_logs,
+            last_word: LastWord::default(),
             notices,
             clock: LogClock::default(),
         }
@@ -172,6 +191,27 @@ impl ControlPlane {
     /// Returns the time as the control plane counts it.
     pub(crate) fn now(&self) -> Time {
         Time(0) + self.origin.elapsed()
+    }
+
+    /// Notes that this process has logs, and must not say that it writes nothing more.
+    pub(crate) fn hold_last_word(&self) {
+        self.last_word.hold(true);
+    }
+
+    /// Notes that the logs of this process say that it writes nothing more, or need not.
+    pub(crate) fn allow_last_word(&self) {
+        self.last_word.hold(false);
+    }
+
+    pub(crate) fn last_word(&self) -> &LastWord {
+        &self.last_word
+    }
+
+    /// Whether this process may say that it ends. A process that restarts its group has asked no member for
+    /// admission.
+    fn may_say_farewell(&mut self) -> bool {
+        let may = |old: &mut OldLogs| old.write_last_word();
+        !self.last_word.is_held() && self.restart.is_none() && self.old_logs.as_mut().is_none_or(may)
     }
 
     /// Returns the roster of processes.
@@ -350,7 +390,9 @@ impl Drop for ControlPlane {
                 lock(&board.event_counts).values().for_each(|notices| notices.ring());
             }
             Ways::Rendezvous(_) => {
-                self.act(|roster, _| roster.farewell());
+                if self.may_say_farewell() {
+                    self.act(|roster, _| roster.farewell());
+                }
                 if let Ways::Rendezvous(rendezvous) = &mut self.ways {
                     rendezvous.outbox.hurry();
                 }

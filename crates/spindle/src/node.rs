@@ -257,6 +257,9 @@ impl Node {
         worked |= self.progress_fabric();
         self.note_departed_observers();
         worked |= self.poll_earlier_views(handler);
+        if self.member.engine().waits_for_record() {
+            self.write_vote_and_last_word()?;
+        }
         let progress = self.poll_engine(handler);
         self.note_engine_state(handler, progress);
         self.outcome(progress, worked)
@@ -351,11 +354,8 @@ impl Node {
     fn note_engine_state(&mut self, handler: &mut impl Handler, progress: Progress) {
         let engine = self.member.engine();
         let is_blocked = engine.is_blocked();
-        if engine.is_changing() {
-            self.count_vote();
-            if !self.is_change_noted() {
-                self.note_change();
-            }
+        if engine.is_changing() && !self.is_change_noted() {
+            self.note_change();
         }
         if self.shared.is_sample_taken() {
             self.look_at_sample();

@@ -1,7 +1,7 @@
 //! The logs that an earlier process of this member left in its data directory.
 use crate::config::Config;
 use crate::error::JoinError;
-use spindle_core::control::{LogState, RestartRecord};
+use spindle_core::control::{LogState, RestartBallot, RestartRecord};
 use spindle_core::{MemberId, Position, ViewId};
 use spindle_log::{Appender, DataDirectory, Error, FileDisk, Identity, Readers, Store, Version, Writer};
 use std::collections::BTreeMap;
@@ -113,6 +113,14 @@ impl OldLogs {
         self.writer.call(move |store| write(store, &written))??;
         self.record = record.clone();
         Ok(())
+    }
+
+    /// Writes that this process, which may have been admitted to the group, writes nothing more to the others,
+    /// and returns whether it may say so. It may not if it has voted in a restart as a process that has not.
+    pub(crate) fn write_last_word(&mut self) -> bool {
+        let has_voted = self.record.promised != RestartBallot::default();
+        self.record.said_last
+            || !has_voted && self.write(&RestartRecord { said_last: true, ..self.record.clone() }).is_ok()
     }
 
     /// Notes the last record of a log that gets more, with a clock that is no earlier than that of the record.

@@ -181,9 +181,9 @@ impl<W> Roster<W> {
         self.parts.retain_incarnation(incarnation);
     }
 
-    /// Returns the key of this host; 0 in a group of one host.
-    fn host(&self) -> u128 {
-        self.book.as_ref().map_or(0, |book| book.card().host)
+    /// Returns the key of this host; it is never 0. A group of one host needs none, and has 1.
+    pub fn host(&self) -> u128 {
+        self.book.as_ref().map_or(1, |book| book.card().host)
     }
 
     /// True if a message about this group is about the group of this process, which may not know

@@ -137,6 +137,11 @@ impl Membership {
         true
     }
 
+    /// True if votes, and the last words of members, count once they are on disk: a subgroup is logged.
+    pub(crate) fn persists(&self) -> bool {
+        self.persists
+    }
+
     /// Takes the view that this member has accepted and has yet to write to its disk, once. Afterwards
     /// the driver calls [`note_persisted`](Self::note_persisted).
     pub(crate) fn take_acceptance(&mut self) -> Option<(Ballot, View)> {

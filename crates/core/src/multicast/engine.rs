@@ -51,6 +51,16 @@ struct Scan {
     skipped: bool,
 }
 
+/// Whether I may say that I write nothing more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum LastWord {
+    /// Once it is on my disk.
+    Held,
+    /// The same, and there is nothing else to do.
+    Wanted,
+    Free,
+}
+
 /// A member that can leave as soon as others have heard what it has said in older views looks again
 /// after so long.
 const UNHEARD_LOOK: Duration = Duration::from_millis(1);
@@ -119,6 +129,7 @@ pub struct Engine {
     all_finished: bool,
     /// Once that is so: who has left.
     left: Ranks,
+    last_word: LastWord,
     state: State,
     faults: Vec<Fault>,
     stats: EngineStats,
@@ -148,6 +159,7 @@ impl Engine {
         });
         let elsewhere = elsewhere.collect();
         let membership = Membership::new(&view, me, ablation.epochs);
+        let last_word = if membership.persists() { LastWord::Held } else { LastWord::Free };
         let moves = Moves::new(&view, &layout, me);
         let senders = subgroups.iter().map(|subgroup| view.subgroups[subgroup.id().index()].senders.len()).sum();
         Ok(Engine {
@@ -183,6 +195,7 @@ impl Engine {
             awaits_end: false,
             finished: false,
             all_finished: false,
+            last_word,
             state: State::Running,
             faults: Vec::new(),
             stats: EngineStats::default(),

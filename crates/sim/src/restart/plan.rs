@@ -57,11 +57,13 @@ pub enum RestartBroken {
     LogUncut,
     /// The vote of a member counts before it is on its disk.
     VotesUnwritten,
+    /// A member says that it writes nothing more before that is on its disk.
+    LastWordUnwritten,
 }
 
 impl RestartBroken {
     /// All broken duties.
-    pub const ALL: [RestartBroken; 8] = [
+    pub const ALL: [RestartBroken; 9] = [
         RestartBroken::ShownEarly,
         RestartBroken::BegunEarly,
         RestartBroken::JoinsWithoutRecord,
@@ -70,6 +72,7 @@ impl RestartBroken {
         RestartBroken::ReportedEarly,
         RestartBroken::LogUncut,
         RestartBroken::VotesUnwritten,
+        RestartBroken::LastWordUnwritten,
     ];
 }
 

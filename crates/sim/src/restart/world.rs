@@ -156,6 +156,8 @@ enum RecordWrite {
     Vote { view: usize, ballot: usize },
     /// A log has caught up.
     CaughtUp,
+    /// A member is about to end in order, for so many ns.
+    LastWord { down_ns: u64 },
 }
 
 #[derive(Debug)]
@@ -450,7 +452,7 @@ impl<'s> RestartWorld<'s> {
             RestartEvent::Levelled { seat, nonce, log, cut_off } => self.levelled(seat, nonce, log, cut_off)?,
             RestartEvent::Crash { seat, nonce, down_ns } => {
                 if self.running(seat, nonce).is_some() && !self.is_calm {
-                    self.crash(seat, down_ns);
+                    self.end(seat, down_ns);
                 }
             }
             RestartEvent::Fault(number) => self.go_wrong(&self.scene.faults[number].1.clone()),

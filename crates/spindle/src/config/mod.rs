@@ -134,6 +134,10 @@ pub struct LogSettings {
     /// [`Ended::LogFull`](crate::Ended::LogFull) or [`Ended::Log`](crate::Ended::Log), and the
     /// others finish. Default: 60 s. A lower value leaves less time to free space.
     pub wait_max: Duration,
+    /// How long the members of the last view that have come wait for the others when the group restarts, if
+    /// they can continue without them: a majority on several hosts, with all that is durable. Default: 10 s. The
+    /// members that come later join. Messages that are not durable may be lost with the others.
+    pub restart_wait: Duration,
 }
 
 impl LogSettings {
@@ -144,7 +148,13 @@ impl LogSettings {
 
 impl Default for LogSettings {
     fn default() -> LogSettings {
-        LogSettings { segment_bytes: 64 << 20, bytes_max: None, age_max: None, wait_max: Duration::from_secs(60) }
+        LogSettings {
+            segment_bytes: 64 << 20,
+            bytes_max: None,
+            age_max: None,
+            wait_max: Duration::from_secs(60),
+            restart_wait: Duration::from_secs(10),
+        }
     }
 }
 

@@ -37,17 +37,17 @@ pub(crate) struct RestartDriver {
 }
 
 impl RestartDriver {
-    /// Returns the driver of the process `me` with the configuration digest `config`. An operator has
-    /// given up the `lost` members.
+    /// Returns the driver of the process `me` on `host`, with the configuration digest `config`. An operator has
+    /// given up the `lost` members. A restart quorum waits for the others with `patience`.
     pub(crate) fn new(
         old: OldLogs,
-        (me, process): (Process, Me),
+        (me, process, host): (Process, Me, u128),
         config: u64,
-        lost: BTreeSet<MemberId>,
+        (lost, patience): (BTreeSet<MemberId>, Duration),
         now: Time,
     ) -> RestartDriver {
-        let (record, logs, host) = (old.record().clone(), old.states().to_vec(), 0);
-        let setup = RestartSetup { me, record, logs, lost, host, patience: Duration::MAX };
+        let (record, logs) = (old.record().clone(), old.states().to_vec());
+        let setup = RestartSetup { me, record, logs, lost, host, patience };
         let (leaders, begun, decided, behind, failed) = Default::default();
         let (inner, incarnation) = (Restart::new(setup, now), old.incarnation());
         // Groups with one name, such as one that is restored from a backup of the other, restart apart.

@@ -253,8 +253,9 @@ impl<'a> Candidate<'a> {
     /// Returns the part of this process in the restart of the group whose logs it has.
     fn restart(&self, old: OldLogs, control_plane: &ControlPlane) -> RestartDriver {
         let roster = control_plane.roster();
-        let (process, lost) = ((roster.as_process(), roster.process()), self.config.lost.iter().copied().collect());
-        RestartDriver::new(old, process, self.own_settings.digest(), lost, control_plane.now())
+        let process = (roster.as_process(), roster.process(), roster.host());
+        let others = (self.config.lost.iter().copied().collect(), self.config.log.restart_wait);
+        RestartDriver::new(old, process, self.own_settings.digest(), others, control_plane.now())
     }
 
     /// Joins a group that spans hosts: asks its members on this host, and the seeds. `None` if it has to
@@ -520,19 +521,26 @@ impl<'a> Candidate<'a> {
 
     /// Begins the first view of this process.
     fn install(&mut self, admitted: AdmittedLearner) -> Result<Joined, JoinError> {
-        let AdmittedLearner { mut first, logs, mut control_plane } = admitted;
+        let AdmittedLearner { mut first, mut logs, mut control_plane } = admitted;
         if let Some(bootstrap) = self.bootstrap.take() {
             control_plane.set_bootstrap(bootstrap);
         }
-        control_plane.has_joined()?;
-        while !first.look(&mut control_plane) {
-            control_plane.wait(self.tick(LONG_TICK)?.min(first.patience()));
-            if let Err(error) = first.attend(&mut control_plane, &self.settings) {
-                return Err(self.note_left_out(error));
-            }
+        if let Err(error) = self.await_first(&mut first, &mut control_plane) {
+            logs.iter_mut().for_each(|logs| logs.end(&control_plane));
+            return Err(self.note_left_out(error));
         }
         let is_restored = self.has_restored;
         Ok(Joined { first, logs, is_restored, control_plane, terms: self.config.terms(&self.clock) })
+    }
+
+    /// Waits until the first view begins.
+    fn await_first(&self, first: &mut First, control_plane: &mut ControlPlane) -> Result<(), JoinError> {
+        control_plane.has_joined()?;
+        while !first.look(control_plane) {
+            control_plane.wait(self.tick(LONG_TICK)?.min(first.patience()));
+            first.attend(control_plane, &self.settings)?;
+        }
+        Ok(())
     }
 
     /// Stores the group that has continued without this process, if that is the error.

@@ -235,7 +235,7 @@ impl Learner {
         }
         let me = view.rank_of(control_plane.me).expect("it is in the view");
         // Before others can see that this process begins the view.
-        let logs = Logs::open(&self.terms, &view, &mut control_plane)?;
+        let mut logs = Logs::open(&self.terms, &view, &mut control_plane)?;
         let engine = Engine::new(view, me, self.terms.ablation)?;
         let mut first =
             First::new(engine, &known, &mut control_plane, self.arena, self.terms.suspect_after, self.spare)?;
@@ -248,7 +248,10 @@ impl Learner {
             }
             // The application does not report that it is done.
             control_plane.wait(if self.queue.is_applied() { first.patience() } else { PAUSE_LEARNING });
-            first.attend(&mut control_plane, &self.terms.settings)?;
+            if let Err(error) = first.attend(&mut control_plane, &self.terms.settings) {
+                logs.iter_mut().for_each(|logs| logs.end(&control_plane));
+                return Err(error);
+            }
         }
         Ok(AdmittedLearner { first, logs, control_plane })
     }

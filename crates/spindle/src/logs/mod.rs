@@ -11,11 +11,11 @@ use crate::old_logs::{DIRECTORY, OldLog, position, version, write};
 use crate::shared::{Notices, lock};
 use retention::{PRUNE_EVERY, Pruning};
 use spindle_core::control::{Incarnation, LogState, RestartRecord};
-use spindle_core::{MemberId, Position, View, ViewId};
+use spindle_core::{Ballot, MemberId, Position, View, ViewId};
 use spindle_log::{DataDirectory, Error, FileDisk, Identity, Outcome, PayloadKind, Store, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
@@ -53,6 +53,8 @@ pub(crate) use subgroup_log::SubgroupLog;
 
 /// The tracing target of logs.
 const TARGET: &str = "spindle::log";
+/// How long a process that ends waits for its disk before it ends without a last word.
+const LAST_WORD_MAX: Duration = Duration::from_secs(1);
 
 /// The thread that writes the logs of this member.
 pub(crate) struct Logs {
@@ -61,19 +63,35 @@ pub(crate) struct Logs {
     /// The logs that no subgroup's handles have taken yet, by name.
     vacant: BTreeMap<String, SubgroupLog>,
     me: MemberId,
-    /// The newest view that is to be on disk.
+    /// As it is to be on disk.
     record: RestartRecord,
+    /// How many orders to write it there have been, and those of them that someone waits for.
+    orders: u64,
+    awaited: AwaitedOrders,
     /// By the name of a log, for other threads.
     since: BTreeMap<String, CompleteSince>,
-    /// The view that the thread has to write, if it had no room for the order.
+    /// Whether the thread had no room for the newest order.
     unordered: bool,
-    /// The newest view that is on disk, or why it is not.
-    recorded: Arc<Mutex<Result<ViewId, Error>>>,
+    /// The newest order that was carried out, or why it was not.
+    written: Arc<Mutex<Result<u64, Error>>>,
+    /// The newest order that was carried out while newer ones wait, and since when.
+    waiting: Option<(u64, Instant)>,
     notices: Arc<Notices>,
     /// How many messages were on disk, and since when no more are, while the group finishes.
     stalled: Option<(u64, Instant)>,
     /// How long that may last.
     wait_max: Duration,
+}
+
+/// The orders to write the record that have to be carried out before something else happens.
+#[derive(Clone, Copy, Default)]
+struct AwaitedOrders {
+    /// The newest view.
+    view: u64,
+    /// The newest vote, and its ballot.
+    vote: Option<(u64, Ballot)>,
+    /// That this member writes nothing more.
+    last_word: Option<u64>,
 }
 
 impl fmt::Debug for Logs {
@@ -109,12 +127,14 @@ impl Logs {
         let Some(data_dir) = &terms.data_dir else { return Err(JoinError::NoDataDir { subgroup: (*first).clone() }) };
         let mut old_logs: BTreeMap<String, (u32, bool, Option<Position>)> = BTreeMap::new();
         let replays = old.is_some();
+        let hosts = control_plane.roster().hosts_of(view);
         let (mut store, record) = match old {
             Some(old) if old.incarnation() != incarnation => {
                 let (path, theirs) = (old.path().clone(), Incarnation(old.incarnation()));
                 return Err(JoinError::OtherIncarnation { path, theirs, ours: Incarnation(incarnation) });
             }
             Some(old) => {
+                control_plane.hold_last_word();
                 let path = old.path().clone();
                 let (mut store, mut record, states) = old.into_store()?;
                 for (name, OldLog { number, state: own, begin }) in states {
@@ -133,8 +153,10 @@ impl Logs {
                 }
                 // The members that restart the group have the view on disk.
                 if restart.is_none() {
-                    record.enter(view.clone(), RestartRecord::unknown_hosts(view), me);
+                    record.enter(view.clone(), hosts, me);
                 }
+                // This process has said nothing yet.
+                record.said_last = false;
                 (store, record)
             }
             None => {
@@ -147,7 +169,6 @@ impl Logs {
                 let payloads = PayloadKind::Messages;
                 let identity = Identity { group: terms.group.clone(), member: me.0, incarnation, payloads };
                 let store = Store::open(disk, &identity, terms.log.files())?;
-                let hosts = RestartRecord::unknown_hosts(view);
                 (store, RestartRecord::first(view.clone(), hosts, me, view.id == ViewId(1)))
             }
         };
@@ -160,6 +181,8 @@ impl Logs {
             };
             numbers.push((name.clone(), number, (lacks, begin)));
         }
+        // From now on a restart counts on this process.
+        control_plane.hold_last_word();
         write(&mut store, &record)?;
         let snapshots = numbers.iter().map(|(_, number, _)| store.snapshots(*number));
         let snapshots = snapshots.collect::<Result<Vec<_>, Error>>()?;
@@ -190,26 +213,100 @@ impl Logs {
             writer.keep_up(PRUNE_EVERY, move |store| pruning.prune(store, Duration::from_nanos(clock.now())))?;
         }
         debug!(target: TARGET, view = view.id.0, "logs opened");
-        let recorded = Arc::new(Mutex::new(Ok(view.id)));
-        let (writer, stalled, wait_max) = (Some(writer), None, terms.log.wait_max);
-        let mut logs =
-            Logs { writer, vacant, me, record, since, unordered: false, recorded, notices, stalled, wait_max };
+        let (orders, awaited, written) = (0, AwaitedOrders::default(), Arc::new(Mutex::new(Ok(0))));
+        let (writer, unordered, stalled, wait_max) = (Some(writer), false, None, terms.log.wait_max);
+        let mut logs = Logs {
+            writer,
+            vacant,
+            me,
+            record,
+            orders,
+            awaited,
+            since,
+            unordered,
+            written,
+            waiting: None,
+            notices,
+            stalled,
+            wait_max,
+        };
         logs.share_origins();
         Ok(Some(logs))
     }
 
-    /// Orders to write `view`, which was decided, to the disk.
-    pub(crate) fn record(&mut self, view: &View) {
-        self.record.learn(view.clone(), RestartRecord::unknown_hosts(view), self.me);
+    /// Orders to write `view` on these hosts, which was decided, to the disk.
+    pub(crate) fn record(&mut self, view: &View, hosts: Vec<u128>) {
+        self.record.learn(view.clone(), hosts, self.me);
         self.share_origins();
+        self.awaited.view = self.order_next();
+    }
+
+    /// Orders to write to the disk that this member has accepted `view` on these hosts, if that
+    /// [matters](RestartRecord::has_smaller_quorums).
+    pub(crate) fn accept(&mut self, ballot: Ballot, view: View, hosts: Vec<u128>) {
+        let matters = self.record.has_smaller_quorums();
+        self.record.accept(ballot, view, hosts);
+        self.awaited.vote = Some((if matters { self.order_next() } else { 0 }, ballot));
+    }
+
+    /// Orders to write to the disk that this process writes nothing more to the others, once, if that
+    /// [matters](RestartRecord::has_smaller_quorums).
+    pub(crate) fn say_last(&mut self) {
+        if self.awaited.last_word.is_none() {
+            let matters = self.record.has_smaller_quorums();
+            self.record.said_last = matters;
+            self.awaited.last_word = Some(if matters { self.order_next() } else { 0 });
+        }
+    }
+
+    /// Writes to the disk that this process, which ends, writes nothing more to the others, in a group that may
+    /// span hosts. Then it may say so.
+    pub(crate) fn end(&mut self, control_plane: &ControlPlane) {
+        let matters = control_plane.net().is_some() || self.record.has_smaller_quorums();
+        if !matters || self.write_last_word() {
+            control_plane.allow_last_word();
+        }
+    }
+
+    /// Returns whether it is on disk.
+    fn write_last_word(&mut self) -> bool {
+        self.record.said_last = true;
+        let (record, (written, result)) = (self.record.clone(), mpsc::channel());
+        let order = move |store: &mut Store| _ = written.send(write(store, &record).is_ok());
+        self.writer.as_ref().is_some_and(|writer| writer.post(order)) && result.recv_timeout(LAST_WORD_MAX) == Ok(true)
+    }
+
+    /// Whether what this process has [said](Self::say_last) is on disk.
+    ///
+    /// # Errors
+    /// [`Ended::Log`]: it will not be.
+    pub(crate) fn has_said_last(&mut self) -> Result<bool, Ended> {
+        let written = self.written()?;
+        Ok(self.awaited.last_word.is_some_and(|order| order <= written))
+    }
+
+    /// Returns the ballot that was [accepted](Self::accept) last, once, when that is on disk.
+    ///
+    /// # Errors
+    /// [`Ended::Log`]: it will not be.
+    pub(crate) fn take_accepted(&mut self) -> Result<Option<Ballot>, Ended> {
+        let written = self.written()?;
+        Ok(self.awaited.vote.take_if(|(order, _)| *order <= written).map(|(_, ballot)| ballot))
+    }
+
+    /// Orders to write the record, and returns the number of the order.
+    fn order_next(&mut self) -> u64 {
+        self.orders += 1;
         self.order();
+        self.orders
     }
 
     fn order(&mut self) {
-        let (record, recorded, notices) = (self.record.clone(), Arc::clone(&self.recorded), Arc::clone(&self.notices));
+        let (record, written, notices) = (self.record.clone(), Arc::clone(&self.written), Arc::clone(&self.notices));
+        let number = self.orders;
         let order = move |store: &mut Store| {
-            let written = write(store, &record).map(|()| record.view.id);
-            *lock(&recorded) = written;
+            let result = write(store, &record).map(|()| number);
+            *lock(&written) = result;
             notices.ring();
         };
         self.unordered = !self.writer.as_ref().is_some_and(|writer| writer.post(order));
@@ -220,10 +317,30 @@ impl Logs {
     /// # Errors
     /// [`Ended::Log`]: it will not be.
     pub(crate) fn is_recorded(&mut self) -> Result<bool, Ended> {
+        Ok(self.awaited.view <= self.written()?)
+    }
+
+    /// Returns the number of the newest order that was carried out.
+    ///
+    /// # Errors
+    /// [`Ended::Log`]: the next one can't be, or has waited for [too long](crate::LogSettings::wait_max).
+    fn written(&mut self) -> Result<u64, Ended> {
         self.write_record();
-        match &*lock(&self.recorded) {
-            Ok(view) => Ok(*view == self.record.view.id),
-            Err(error) => Err(Ended::Log { subgroup: "the view".to_string(), reason: error.to_string() }),
+        let failed = |reason: String| Ended::Log { subgroup: "the view".to_string(), reason };
+        let number = lock(&self.written).as_ref().copied().map_err(|error| failed(error.to_string()))?;
+        if number >= self.orders {
+            self.waiting = None;
+            return Ok(number);
+        }
+        let now = Instant::now();
+        let since = match self.waiting {
+            Some((before, since)) if before == number => since,
+            _ => now,
+        };
+        self.waiting = Some((number, since));
+        match now.duration_since(since) >= self.wait_max {
+            true => Err(failed(format!("the disk has taken nothing for {} s", self.wait_max.as_secs()))),
+            false => Ok(number),
         }
     }
 
@@ -231,7 +348,7 @@ impl Logs {
     pub(crate) fn caught_up(&mut self, name: &str, last: Option<Position>) {
         self.record.caught_up(name, last);
         self.share_origins();
-        self.order();
+        self.order_next();
     }
 
     /// Shows other threads since when the logs are complete.
@@ -279,7 +396,8 @@ impl Logs {
 
     /// How long the group waits further for these logs, if it does.
     pub(crate) fn patience(&self) -> Option<Duration> {
-        let (_, since) = self.stalled?;
+        let stalled = self.stalled.map(|(_, since)| since).into_iter();
+        let since = stalled.chain(self.waiting.map(|(_, since)| since)).min()?;
         Some(self.wait_max.saturating_sub(since.elapsed()))
     }
 }

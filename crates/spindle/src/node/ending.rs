@@ -137,12 +137,16 @@ impl Drop for Node {
             std::mem::forget(self.logs.take());
             return;
         }
+        let is_finished = matches!(self.member.engine().state(), State::Finished);
+        if let Some(logs) = self.logs.as_mut().filter(|_| !is_finished) {
+            logs.end(&self.control_plane);
+        }
         // First: this member takes no part in the next view, either. The others look at that row
         // when they see the end of this one.
         self.preparing = None;
-        // A dropped member can't acknowledge: the others continue without it.
-        self.member.engine_mut().abandon(1, &mut self.fabric);
-        if !matches!(self.member.engine().state(), State::Finished) {
+        if !is_finished && !self.control_plane.last_word().is_held() {
+            // A dropped member can't acknowledge: the others continue without it.
+            self.member.engine_mut().abandon(1, &mut self.fabric);
             // The others may be in the next view already.
             let view = self.member.view().id;
             self.control_plane.act(|roster, _| roster.say_stopped(view));

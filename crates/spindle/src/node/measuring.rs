@@ -80,16 +80,6 @@ impl Node {
         })
     }
 
-    /// Lets the vote of this member for the next view count. It does not wait for the disk, since a restart waits
-    /// for all members.
-    #[cold]
-    pub(super) fn count_vote(&mut self) {
-        let engine = self.member.engine_mut();
-        if let Some((ballot, _)) = engine.take_acceptance() {
-            engine.note_persisted_acceptance(ballot);
-        }
-    }
-
     /// Notes that the change of the view has begun here.
     #[cold]
     pub(super) fn note_change(&mut self) {

@@ -120,7 +120,7 @@ impl Node {
             // The next view is without this member, as it asked. It is on this disk, too: perhaps no other
             // member of this view is in it.
             if let (Some(logs), Some(decision)) = (&mut self.logs, self.member.engine().decision()) {
-                logs.record(&decision.next);
+                logs.record(&decision.next, self.control_plane.roster().hosts_of(&decision.next));
             }
             self.end_epochs();
             return Err(self.broken(Ended::Left));
@@ -133,10 +133,43 @@ impl Node {
         self.continue_ways();
         self.has_chores = true;
         match (&mut self.logs, self.member.next()) {
-            (Some(logs), Some(next)) => logs.record(next.view()),
+            (Some(logs), Some(next)) => {
+                let hosts = self.control_plane.roster().hosts_of(next.view());
+                logs.record(next.view(), hosts);
+            }
             _ => self.show_next(),
         }
         Ok(Poll::Worked)
+    }
+
+    /// Writes the vote of this member for the next view, and its last word, and lets them count once they are on
+    /// disk. Both are of a view with logs.
+    ///
+    /// # Errors
+    /// [`Ended::Log`]: the disk fails.
+    #[cold]
+    pub(super) fn write_vote_and_last_word(&mut self) -> Result<(), Ended> {
+        let Node { logs, member, control_plane, .. } = self;
+        let (engine, Some(logs)) = (member.engine_mut(), logs) else { return Ok(()) };
+        if let Some((ballot, next)) = engine.take_acceptance() {
+            let hosts = control_plane.roster().hosts_of(&next);
+            logs.accept(ballot, next, hosts);
+        }
+        let accepted = logs.take_accepted();
+        if let Ok(Some(ballot)) = accepted {
+            engine.note_persisted_acceptance(ballot);
+        }
+        let written = match engine.wants_last_word() {
+            true => {
+                logs.say_last();
+                logs.has_said_last()
+            }
+            false => Ok(false),
+        };
+        if let Ok(true) = written {
+            engine.allow_last_word();
+        }
+        accepted.and(written).map(drop).map_err(|ended| self.broken(ended))
     }
 
     /// Shows the next view to the others: this member's memory for it, and to joiners the view itself.

@@ -155,6 +155,14 @@ pub const KEYS: &[Key] = &[
         example: "\"60s\"",
     },
     Key {
+        path: "member.restart_wait",
+        about: "How long the members of the last view that have come wait for the others when a group with logs restarts, if they can \
+                continue without them: a majority on several hosts, with all that is durable",
+        standard: "10s",
+        kind: ValueKind::Time { least: SHORT, most: YEAR, never: false },
+        example: "\"10s\"",
+    },
+    Key {
         path: "member.gather_timeout",
         about: "How long to wait for the other members",
         standard: "60s",

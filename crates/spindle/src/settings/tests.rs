@@ -19,6 +19,7 @@ log_segment_bytes = "1MiB"
 log_bytes_max = "10GiB"
 log_age_max = "7d"
 log_wait_max = "300s"
+restart_wait = "3s"
 gather_timeout = 5
 spin_for = 0.002
 
@@ -139,6 +140,7 @@ fn a_file_says_all_there_is_to_say() {
         bytes_max: Some(10 << 30),
         age_max: Some(week),
         wait_max: Duration::from_secs(300),
+        restart_wait: Duration::from_secs(3),
     };
     assert_eq!(config.log, log);
     // More than half of three founders.

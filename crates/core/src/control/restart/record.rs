@@ -116,6 +116,14 @@ impl RestartRecord {
         RestartRecord { view, hosts, said_last: false, origins, promised, accepted }
     }
 
+    /// True if fewer than all members of the view may be a [restart quorum](super::quorum). Only then have votes
+    /// for the next view, and last words, to be on disk. On one host all members know of each death, so that no
+    /// member may be absent; and two voters are no majority without each other.
+    pub fn has_smaller_quorums(&self) -> bool {
+        let voters = self.view.ranks().filter(|rank| self.view.is_voter(*rank)).count();
+        voters > 2 && self.hosts.iter().any(|host| *host == 0 || *host != self.hosts[0])
+    }
+
     /// Notes that this member has accepted `view` under a ballot of the agreement that ends its view.
     pub fn accept(&mut self, ballot: Ballot, view: View, hosts: Vec<u128>) {
         let (members, logs) = Default::default();

@@ -3,6 +3,7 @@
 use super::{ControlEvent, Roster, RosterOrder};
 use crate::control::{Address, Card, DialError, Failure, Purpose, RackName};
 use crate::ids::{MemberId, Time};
+use crate::view::View;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -124,6 +125,19 @@ impl<W> Roster<W> {
     /// True if a process of this host is known by this id.
     fn lives_here(&self, id: MemberId) -> bool {
         id == self.me.id || self.processes.is_near(id)
+    }
+
+    /// Returns the hosts of the members of a view, in its order, for a [`RestartRecord`]; 0: unknown.
+    ///
+    /// [`RestartRecord`]: crate::control::RestartRecord
+    pub fn hosts_of(&self, view: &View) -> Vec<u128> {
+        let host = |id: &MemberId| match &self.book {
+            None => self.host(),
+            Some(book) if book.is_far(*id) => book.host(*id),
+            Some(book) if self.lives_here(*id) => book.card().host,
+            Some(_) => 0,
+        };
+        view.members.iter().map(host).collect()
     }
 
     /// Notes the address of a process that reports this card as its own, or that `asks` for

@@ -48,6 +48,7 @@ impl Engine {
             finished: self.finished,
             all_finished: self.all_finished,
             left: self.left.clone(),
+            last_word: self.last_word,
             state: self.state.clone(),
             faults: self.faults.clone(),
             stats: EngineStats::default(),
@@ -69,7 +70,7 @@ impl Engine {
             self.awaits_end,
             self.finished,
             self.all_finished,
-            &self.left,
+            (&self.left, self.last_word),
             &self.state,
         )
             .hash(state);

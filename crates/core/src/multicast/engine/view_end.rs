@@ -1,6 +1,6 @@
 //! The end of a view: the members finish, or the membership closes the view, wedges its subgroups,
 //! and ends them at the trims of the decision.
-use super::{Certainty, Engine, State};
+use super::{Certainty, Engine, LastWord, State};
 use crate::fault::Fault;
 use crate::ids::{Rank, SubgroupId, Time};
 use crate::multicast::subgroup::{Cuts, Subgroup};
@@ -78,6 +78,25 @@ impl Engine {
         Some(next)
     }
 
+    /// Whether a vote or a last word of mine may have to be written to the disk, or be on it by now.
+    #[inline]
+    pub fn waits_for_record(&self) -> bool {
+        self.membership.is_changing() || self.wants_last_word()
+    }
+
+    /// Whether I have done everything, and say so once it is on my disk that I write nothing more. Then the
+    /// driver has to call [`allow_last_word`](Self::allow_last_word). Only in a view with a logged subgroup: the
+    /// others count me as dead afterwards, and a restart has to know that.
+    pub fn wants_last_word(&self) -> bool {
+        self.last_word == LastWord::Wanted
+    }
+
+    /// Notes that it is on my disk that I write nothing more. The next poll says so.
+    pub fn allow_last_word(&mut self) {
+        self.last_word = LastWord::Free;
+        self.last_worked = false;
+    }
+
     /// Gives the group up: tells the others that I acknowledge nothing more, and in `reason`, which
     /// is not 0 and means nothing here, why. Means nothing once everything is finished.
     pub fn abandon<T: Table>(&mut self, reason: u64, table: &mut T) {
@@ -129,6 +148,10 @@ impl Engine {
         // peer that is not there any more syncs nothing.
         let is_gone = |rank| self.membership.suspects(rank);
         if self.subgroups.iter().any(|subgroup| subgroup.awaits_log(is_gone)) {
+            return false;
+        }
+        if self.last_word != LastWord::Free && !mutation!(LeavesUnsaid) {
+            self.last_word = LastWord::Wanted;
             return false;
         }
         self.announce(membership::LEFT, 1, table);

@@ -14,11 +14,12 @@ impl RestartWorld<'_> {
         match *fault {
             RestartFault::Crash { seat, down_ns, wipe } => {
                 let seat = seat as usize;
-                if self.seats[seat].running.is_some() {
-                    self.crash(seat, down_ns);
-                }
-                if wipe {
-                    self.wipe(seat);
+                match wipe {
+                    true => {
+                        self.crash(seat, down_ns);
+                        self.wipe(seat);
+                    }
+                    false => self.end(seat, down_ns),
                 }
             }
             RestartFault::CrashMany { seats, within_ns, down_ns } => {

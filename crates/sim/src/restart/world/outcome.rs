@@ -69,6 +69,8 @@ counts! {
     log_cuts,
     /// Groups without a quorum that an operator ended.
     blocked,
+    /// Processes that ended in order: they said so.
+    ended_in_order,
     /// Processes that crashed.
     crashes,
     /// Crashes close to the end of a write of a record.

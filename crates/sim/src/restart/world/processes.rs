@@ -86,7 +86,35 @@ impl RestartWorld<'_> {
         self.push(self.now + ns, RestartEvent::Start { seat });
     }
 
+    /// Ends a process: a member sometimes in order, once its disk says so, and otherwise by a crash.
+    pub(super) fn end(&mut self, seat: usize, down_ns: u64) {
+        let Some(running) = &mut self.seats[seat].running else { return };
+        let Some(record) = running.record.as_mut().filter(|_| matches!(running.phase, MemberPhase::Live(_))) else {
+            return self.crash(seat, down_ns);
+        };
+        if !self.random.one_in(3) {
+            return self.crash(seat, down_ns);
+        }
+        record.said_last = true;
+        let (record, nonce) = (record.clone(), running.process.nonce);
+        match self.is_broken(RestartBroken::LastWordUnwritten) {
+            true => self.end_in_order(seat, nonce, down_ns),
+            false => self.write(seat, record, RecordWrite::LastWord { down_ns }),
+        }
+    }
+
+    /// Ends a process that says so.
+    fn end_in_order(&mut self, seat: usize, nonce: u32, down_ns: u64) {
+        self.outcome.counts.ended_in_order += 1;
+        self.stopped.insert(nonce);
+        self.stop(seat);
+        self.start_after(seat, down_ns);
+    }
+
     pub(super) fn crash(&mut self, seat: usize, down_ns: u64) {
+        if self.seats[seat].running.is_none() {
+            return;
+        }
         self.outcome.counts.crashes += 1;
         self.stop(seat);
         self.start_after(seat, down_ns);
@@ -166,6 +194,10 @@ impl RestartWorld<'_> {
             }
             (RecordWrite::Vote { view, ballot }, MemberPhase::Live(live)) if live.view == view => {
                 self.voted(view, ballot, nonce);
+                Ok(())
+            }
+            (RecordWrite::LastWord { down_ns }, MemberPhase::Live(_)) => {
+                self.end_in_order(seat, nonce, down_ns);
                 Ok(())
             }
             (RecordWrite::Enter(view), MemberPhase::Entering) => self.begin(seat, view),
