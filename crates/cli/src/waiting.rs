@@ -99,6 +99,9 @@ impl WaitBoard {
             if let Some(restart) = &progress.restart {
                 let ids = |ids: &[MemberId]| ids.iter().map(|id| id.0).collect::<Vec<_>>();
                 object["restart"] = json!({"view": restart.base.0, "missing": ids(&restart.missing)});
+                if restart.goes_on {
+                    object["restart"]["goes_on"] = true.into();
+                }
                 if !restart.not_lost.is_empty() {
                     object["restart"]["not_lost"] = ids(&restart.not_lost).into();
                 }

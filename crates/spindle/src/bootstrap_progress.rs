@@ -133,7 +133,7 @@ fn write_restart(restart: &RestartWait, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         told.extend(ids.len().checked_sub(PRESENT_TOLD + 1).map(|more| format!("and {} more", more + 1)));
         told.join(", ")
     };
-    let RestartWait { base, missing, not_lost, behind, .. } = restart;
+    let RestartWait { base, missing, not_lost, behind, goes_on, .. } = restart;
     if !not_lost.is_empty() {
         write!(
             f,
@@ -150,6 +150,13 @@ fn write_restart(restart: &RestartWait, f: &mut fmt::Formatter<'_>) -> fmt::Resu
             )
         }
         true => Ok(()),
+        false if *goes_on => {
+            write!(
+                f,
+                "; the group restarts soon without these members of its last view, {base}, if they do not come: {}",
+                told(missing)
+            )
+        }
         false => {
             write!(f, "; the group restarts when these members of its last view, {base}, are back: {}", told(missing))
         }

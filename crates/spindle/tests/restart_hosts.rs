@@ -56,7 +56,7 @@ fn report_view(id: ViewId, members: &[MemberId]) {
 fn config(dir: &Path, id: u64, members: u32) -> Config {
     let at = |id: u64| -> Address { format!("unix:{}/seed{id}", dir.display()).parse().unwrap() };
     let logged = Subgroup { window: 16, message_bytes_max: 200, ..Subgroup::new("ledger") };
-    let log = LogSettings { segment_bytes: 1 << 20, restart_wait: RESTART_WAIT, ..LogSettings::default() };
+    let log = LogSettings { segment_bytes: 1 << 20, restart_wait: Some(RESTART_WAIT), ..LogSettings::default() };
     let data_dir = dir.join(format!("data-{id}"));
     std::fs::create_dir_all(&data_dir).unwrap();
     Config {

@@ -131,7 +131,8 @@ pub(crate) struct Args {
     /// Each has an "event": "warning" (message), "waiting" (members, here: a list of id and pid;
     /// blocked: true if the group runs, and too few of its members are left to admit a process;
     /// restart: view and missing, the members of that last view that the restart of a group waits
-    /// for, at the process that leads it, and not_lost, members named with --lost that are here;
+    /// for, at the process that leads it, goes_on: true if it waits for them only a while, and not_lost,
+    /// members named with --lost that are here;
     /// with --seed-count, seeds: wanted, known, failed, unlike; if there are any, unreached: a list
     /// of seed and why, and seeds_missing: how many more of the seeds have to answer; silent: seeds
     /// that have not answered, if there are any; differing: settings that another process which

@@ -248,6 +248,8 @@ pub(super) struct RestartWorld<'s> {
     places: BTreeMap<u32, (usize, Option<u64>)>,
     /// Processes that ended because they could never begin a view, and said so.
     stopped: BTreeSet<u32>,
+    /// The view of the last restart.
+    restarted: Option<ViewId>,
     views: Vec<GroupView>,
     /// The base of each proposed view.
     bases: BTreeMap<(ViewId, Vec<Process>), View>,
@@ -298,6 +300,7 @@ impl<'s> RestartWorld<'s> {
             disks: seats as u32,
             places,
             stopped,
+            restarted: None,
             views: vec![],
             bases,
             histories: (0..scene.logs).map(|_| RestartHistory::default()).collect(),

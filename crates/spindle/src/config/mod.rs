@@ -135,9 +135,10 @@ pub struct LogSettings {
     /// others finish. Default: 60 s. A lower value leaves less time to free space.
     pub wait_max: Duration,
     /// How long the members of the last view that have come wait for the others when the group restarts, if
-    /// they can continue without them: a majority on several hosts, with all that is durable. Default: 10 s. The
-    /// members that come later join. Messages that are not durable may be lost with the others.
-    pub restart_wait: Duration,
+    /// they can continue without them: a majority on several hosts, with all that is durable. `None`: until all
+    /// are back. Default: 10 s. The members that come later join. Messages that are not durable may be lost with the
+    /// others.
+    pub restart_wait: Option<Duration>,
 }
 
 impl LogSettings {
@@ -153,7 +154,7 @@ impl Default for LogSettings {
             bytes_max: None,
             age_max: None,
             wait_max: Duration::from_secs(60),
-            restart_wait: Duration::from_secs(10),
+            restart_wait: Some(Duration::from_secs(10)),
         }
     }
 }

@@ -254,7 +254,8 @@ impl<'a> Candidate<'a> {
     fn restart(&self, old: OldLogs, control_plane: &ControlPlane) -> RestartDriver {
         let roster = control_plane.roster();
         let process = (roster.as_process(), roster.process(), roster.host());
-        let others = (self.config.lost.iter().copied().collect(), self.config.log.restart_wait);
+        let patience = self.config.log.restart_wait.unwrap_or(Duration::MAX);
+        let others = (self.config.lost.iter().copied().collect(), patience);
         RestartDriver::new(old, process, self.own_settings.digest(), others, control_plane.now())
     }
 

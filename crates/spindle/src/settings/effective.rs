@@ -194,7 +194,7 @@ impl Effective {
             bytes_max: self.number("member.log_bytes_max").filter(|bytes| *bytes > 0),
             age_max: self.time("member.log_age_max"),
             wait_max: self.time("member.log_wait_max").unwrap_or(config.log.wait_max),
-            restart_wait: self.time("member.restart_wait").unwrap_or(config.log.restart_wait),
+            restart_wait: self.time("member.restart_wait"),
         };
         config.spin_for = self.time("member.spin_for").unwrap_or(config.spin_for);
         config.subgroups = self.subgroups();

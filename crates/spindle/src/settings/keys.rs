@@ -159,7 +159,7 @@ pub const KEYS: &[Key] = &[
         about: "How long the members of the last view that have come wait for the others when a group with logs restarts, if they can \
                 continue without them: a majority on several hosts, with all that is durable",
         standard: "10s",
-        kind: ValueKind::Time { least: SHORT, most: YEAR, never: false },
+        kind: ValueKind::Time { least: SHORT, most: YEAR, never: true },
         example: "\"10s\"",
     },
     Key {

@@ -140,7 +140,7 @@ fn a_file_says_all_there_is_to_say() {
         bytes_max: Some(10 << 30),
         age_max: Some(week),
         wait_max: Duration::from_secs(300),
-        restart_wait: Duration::from_secs(3),
+        restart_wait: Some(Duration::from_secs(3)),
     };
     assert_eq!(config.log, log);
     // More than half of three founders.

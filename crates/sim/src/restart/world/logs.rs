@@ -121,12 +121,22 @@ impl RestartWorld<'_> {
         self.note_synced(seat, log, from);
         if let Some(last) = caught_up {
             self.complete(seat, log, last);
+            if self.is_left_behind(seat) {
+                return Ok(());
+            }
             let all: Vec<(Position, u64)> = self.seats[seat].disk.logs[log].records.clone();
             let end = self.histories[log].after(all.last().map(|(position, _)| *position));
             let state = &self.seats[seat].disk.logs[log];
             self.histories[log].compare(&all, end, |entry| state.skips(entry.position))?;
         }
         Ok(())
+    }
+
+    /// True if a restart quorum has restarted the group without this member, which works in an earlier view. The
+    /// group may not have what its log has got.
+    fn is_left_behind(&self, seat: usize) -> bool {
+        let live = self.seats[seat].running.as_ref().and_then(|running| running.live());
+        live.is_some_and(|live| self.restarted.is_some_and(|restarted| self.views[live.view].view.id < restarted))
     }
 
     /// Notes which messages a disk has, from this record on.
@@ -276,6 +286,7 @@ impl RestartWorld<'_> {
                 return DURABLE.broken(format!("the view of a restart names no log {}", log_name(log)));
             };
             let last = chosen.last;
+            self.restarted = Some(value.view.id);
             self.note(|| format!("restart of view {:x}: log {log} continues after {last:?}", base.id.0));
             if let Some(last) = last.filter(|last| self.histories[log].index(*last).is_none()) {
                 let excused = |entry: &&RestartMessageEntry| self.is_excused(base, log, entry);
