@@ -192,8 +192,8 @@ impl Group {
             // Its disk takes no time.
             self.engines[member].note_persisted_acceptance(ballot);
         }
-        if self.engines[member].wants_last_word() {
-            self.engines[member].allow_last_word();
+        if self.engines[member].wants_end_notice() {
+            self.engines[member].allow_end_notice();
         }
         self.pass_on(member);
         progress
@@ -1827,7 +1827,7 @@ fn mutations_of_liveness_fail_their_tests() {
         (
             Mutation::LeavesUnheard,
             a_member_that_left_is_needed_in_no_older_view,
-            "its last words there are on their way",
+            "its end notices there are on their way",
         ),
         (Mutation::OlderUnclosed, messages_announced_before_the_last_closed_are_delivered, "all of it is delivered"),
         (
@@ -2416,7 +2416,7 @@ fn a_member_that_left_is_needed_in_no_older_view() {
         old.memories[0].unheard.push(Rank(1));
         old.memories[1].unheard.push(Rank(0));
         finish(&mut old, &mut next);
-        assert!(state(&next) == [State::Running, State::Running], "its last words there are on their way");
+        assert!(state(&next) == [State::Running, State::Running], "its end notices there are on their way");
         let progress = next.poll(0);
         assert!(!progress.worked && progress.wake_at.is_some(), "it looks again, but not at once");
         old.memories[0].unheard.clear();

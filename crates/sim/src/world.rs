@@ -99,8 +99,8 @@ enum Event {
     Synced(usize, SubgroupId),
     /// The acceptance of a ballot is on a disk.
     Accepted(Seat, Ballot),
-    /// The last word of a member is on its disk.
-    LastWord(Seat),
+    /// The end notice of a member is on its disk.
+    EndNotice(Seat),
 }
 
 impl Event {
@@ -349,7 +349,7 @@ impl<'a> World<'a> {
 
     fn happen(&mut self, event: Event) -> Checked {
         let of = match event {
-            Event::Poll(seat) | Event::Alarm(seat) | Event::Accepted(seat, _) | Event::LastWord(seat) => {
+            Event::Poll(seat) | Event::Alarm(seat) | Event::Accepted(seat, _) | Event::EndNotice(seat) => {
                 Some(self.process_of(seat))
             }
             Event::App(i) => Some(self.apps[i].plan.member),
@@ -403,7 +403,7 @@ impl<'a> World<'a> {
                 self.accepted(seat, ballot);
                 Ok(())
             }
-            Event::LastWord(seat) => {
+            Event::EndNotice(seat) => {
                 self.said_last(seat);
                 Ok(())
             }

@@ -97,7 +97,7 @@ pub(crate) struct ControlPlane {
     hears_restart: bool,
     /// The logs of an earlier process of this member, whose group lives.
     old_logs: Option<OldLogs>,
-    last_word: LastWord,
+    end_notice: EndNotice,
     notices: Arc<Notices>,
     /// The clock that is compared with those of processes that ask.
     clock: LogClock,
@@ -106,9 +106,9 @@ pub(crate) struct ControlPlane {
 /// Whether this process may say that it writes nothing more. A process with logs may not, unless that is on its
 /// disk: the others then count it as dead, and a restart has to know that.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LastWord(Arc<AtomicBool>);
+pub(crate) struct EndNotice(Arc<AtomicBool>);
 
-impl LastWord {
+impl EndNotice {
     // Relaxed: the flag is set and read by the thread that ends the member, and protects no other data.
     pub(crate) fn is_held(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -177,7 +177,7 @@ impl ControlPlane {
             restart,
             hears_restart,
             old_logs,
-            last_word: LastWord::default(),
+            end_notice: EndNotice::default(),
             notices,
             clock: LogClock::default(),
         }
@@ -194,24 +194,24 @@ impl ControlPlane {
     }
 
     /// Notes that this process has logs, and must not say that it writes nothing more.
-    pub(crate) fn hold_last_word(&self) {
-        self.last_word.hold(true);
+    pub(crate) fn hold_end_notice(&self) {
+        self.end_notice.hold(true);
     }
 
     /// Notes that the logs of this process say that it writes nothing more, or need not.
-    pub(crate) fn allow_last_word(&self) {
-        self.last_word.hold(false);
+    pub(crate) fn allow_end_notice(&self) {
+        self.end_notice.hold(false);
     }
 
-    pub(crate) fn last_word(&self) -> &LastWord {
-        &self.last_word
+    pub(crate) fn end_notice(&self) -> &EndNotice {
+        &self.end_notice
     }
 
     /// Whether this process may say that it ends. A process that restarts its group has asked no member for
     /// admission.
     fn may_say_farewell(&mut self) -> bool {
-        let may = |old: &mut OldLogs| old.write_last_word();
-        !self.last_word.is_held() && self.restart.is_none() && self.old_logs.as_mut().is_none_or(may)
+        let may = |old: &mut OldLogs| old.write_end_notice();
+        !self.end_notice.is_held() && self.restart.is_none() && self.old_logs.as_mut().is_none_or(may)
     }
 
     /// Returns the roster of processes.

@@ -258,7 +258,7 @@ impl Node {
         self.note_departed_observers();
         worked |= self.poll_earlier_views(handler);
         if self.member.engine().waits_for_record() {
-            self.write_vote_and_last_word()?;
+            self.write_vote_and_end_notice()?;
         }
         let progress = self.poll_engine(handler);
         self.note_engine_state(handler, progress);

@@ -117,7 +117,7 @@ impl OldLogs {
 
     /// Writes that this process, which may have been admitted to the group, writes nothing more to the others,
     /// and returns whether it may say so. It may not if it has voted in a restart as a process that has not.
-    pub(crate) fn write_last_word(&mut self) -> bool {
+    pub(crate) fn write_end_notice(&mut self) -> bool {
         let has_voted = self.record.promised != RestartBallot::default();
         self.record.said_last
             || !has_voted && self.write(&RestartRecord { said_last: true, ..self.record.clone() }).is_ok()

@@ -105,7 +105,7 @@ fn poll_until_finished(mut nodes: Vec<(Node, Log)>) {
 fn a_member_that_leaves_loses_nothing_and_the_last_one_may_leave_too() {
     let mut nodes = group(2, Order::Total);
     let mut publishers: Vec<_> = nodes.iter_mut().map(|(node, _)| node.publisher("all").unwrap()).collect();
-    publishers[1].send(b"my last words", LONG).unwrap();
+    publishers[1].send(b"my end notices", LONG).unwrap();
     poll_until(&mut nodes, |nodes| nodes.iter().all(|(_, log)| log.0.len() == 1));
     nodes[1].0.leave();
     let patience = Instant::now() + LONG;

@@ -137,7 +137,7 @@ impl Membership {
         true
     }
 
-    /// True if votes, and the last words of members, count once they are on disk: a subgroup is logged.
+    /// True if votes, and the end notices of members, count once they are on disk: a subgroup is logged.
     pub(crate) fn persists(&self) -> bool {
         self.persists
     }

@@ -305,7 +305,7 @@ impl Opinions {
             if !self.dead.has(peer) && (has(membership::LEFT) || has(membership::ABANDONED)) {
                 match has(membership::LEFT) {
                     true => self.teller.left(peer),
-                    false => self.teller.dead(peer, "the last word of its row: it gave the group up, or was evicted"),
+                    false => self.teller.dead(peer, "the end notice of its row: it gave the group up, or was evicted"),
                 }
                 new |= self.died(peer);
             }

@@ -53,7 +53,7 @@ struct Scan {
 
 /// Whether I may say that I write nothing more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum LastWord {
+enum EndNotice {
     /// Once it is on my disk.
     Held,
     /// The same, and there is nothing else to do.
@@ -129,7 +129,7 @@ pub struct Engine {
     all_finished: bool,
     /// Once that is so: who has left.
     left: Ranks,
-    last_word: LastWord,
+    end_notice: EndNotice,
     state: State,
     faults: Vec<Fault>,
     stats: EngineStats,
@@ -159,7 +159,7 @@ impl Engine {
         });
         let elsewhere = elsewhere.collect();
         let membership = Membership::new(&view, me, ablation.epochs);
-        let last_word = if membership.persists() { LastWord::Held } else { LastWord::Free };
+        let end_notice = if membership.persists() { EndNotice::Held } else { EndNotice::Free };
         let moves = Moves::new(&view, &layout, me);
         let senders = subgroups.iter().map(|subgroup| view.subgroups[subgroup.id().index()].senders.len()).sum();
         Ok(Engine {
@@ -195,7 +195,7 @@ impl Engine {
             awaits_end: false,
             finished: false,
             all_finished: false,
-            last_word,
+            end_notice,
             state: State::Running,
             faults: Vec::new(),
             stats: EngineStats::default(),

@@ -181,8 +181,8 @@ impl HostsWorld<'_> {
                 // Records have no hosts here, as in the library: votes count at once.
                 member.engine_mut().note_persisted_acceptance(ballot);
             }
-            if member.engine().wants_last_word() {
-                member.engine_mut().allow_last_word();
+            if member.engine().wants_end_notice() {
+                member.engine_mut().allow_end_notice();
             }
             process.busy_ns += took(member.engine_mut(), each_ns, delivered.len());
             again -= 1;

@@ -58,7 +58,7 @@ pub enum RestartBroken {
     /// The vote of a member counts before it is on its disk.
     VotesUnwritten,
     /// A member says that it writes nothing more before that is on its disk.
-    LastWordUnwritten,
+    EndNoticeUnwritten,
 }
 
 impl RestartBroken {
@@ -72,7 +72,7 @@ impl RestartBroken {
         RestartBroken::ReportedEarly,
         RestartBroken::LogUncut,
         RestartBroken::VotesUnwritten,
-        RestartBroken::LastWordUnwritten,
+        RestartBroken::EndNoticeUnwritten,
     ];
 }
 

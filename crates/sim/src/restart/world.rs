@@ -157,7 +157,7 @@ enum RecordWrite {
     /// A log has caught up.
     CaughtUp,
     /// A member is about to end in order, for so many ns.
-    LastWord { down_ns: u64 },
+    EndNotice { down_ns: u64 },
 }
 
 #[derive(Debug)]

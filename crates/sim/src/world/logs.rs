@@ -42,8 +42,8 @@ pub(super) struct Logs {
     logs: BTreeMap<(usize, SubgroupId), MemberLogState>,
     /// The acceptances on the disks of members.
     accepted: BTreeSet<(Seat, Ballot)>,
-    /// The members that write their last words, and whether those are on disk.
-    last_words: BTreeMap<Seat, bool>,
+    /// The members that write their end notices, and whether those are on disk.
+    end_notices: BTreeMap<Seat, bool>,
 }
 
 impl World<'_> {
@@ -165,35 +165,35 @@ impl World<'_> {
     }
 
     /// Begins to write that the engine at `seat` writes nothing more, if it waits for that.
-    pub(super) fn write_last_word(&mut self, seat: Seat) {
+    pub(super) fn write_end_notice(&mut self, seat: Seat) {
         let process = self.process_of(seat);
-        let is_wanted = self.stages[seat.stage].member_mut(seat.rank).engine.wants_last_word();
-        if !is_wanted || self.logs.last_words.contains_key(&seat) || !self.processes[process].life.is_alive() {
+        let is_wanted = self.stages[seat.stage].member_mut(seat.rank).engine.wants_end_notice();
+        if !is_wanted || self.logs.end_notices.contains_key(&seat) || !self.processes[process].life.is_alive() {
             return;
         }
-        self.logs.last_words.insert(seat, false);
+        self.logs.end_notices.insert(seat, false);
         let at = self.now + 1 + self.write_ns(process, u64::MAX);
-        self.push(at, Event::LastWord(seat));
+        self.push(at, Event::EndNotice(seat));
     }
 
-    /// The last word of the process at `seat` is on its disk.
+    /// The end notice of the process at `seat` is on its disk.
     pub(super) fn said_last(&mut self, seat: Seat) {
-        self.logs.last_words.insert(seat, true);
+        self.logs.end_notices.insert(seat, true);
         if let Some(member) = self.stages[seat.stage].members[seat.rank.index()].as_mut() {
-            member.engine.allow_last_word();
+            member.engine.allow_end_notice();
             self.wake(seat);
         }
     }
 
-    /// Checks that a member that has left has its last word on disk.
-    pub(super) fn check_last_word_is_on_disk(&self, seat: Seat) -> Checked {
+    /// Checks that a member that has left has its end notice on disk.
+    pub(super) fn check_end_notice_is_on_disk(&self, seat: Seat) -> Checked {
         let stage = &self.stages[seat.stage];
         if !stage.view.subgroups.iter().any(|spec| spec.is_logged()) {
             return Ok(());
         }
         accepted_on_disk::has_said_last(
             stage.view.members[seat.rank.index()],
-            self.logs.last_words.get(&seat) == Some(&true),
+            self.logs.end_notices.get(&seat) == Some(&true),
         )
     }
 

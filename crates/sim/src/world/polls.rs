@@ -87,7 +87,7 @@ impl World<'_> {
         self.told.delivered = delivered;
         self.append(seat, carried as u64)?;
         self.write_acceptance(seat);
-        self.write_last_word(seat);
+        self.write_end_notice(seat);
         self.believe(seat, &actions[..carried])?;
         Ok(posts)
     }
@@ -110,7 +110,7 @@ impl World<'_> {
         } else {
             note!(self, "{seat} has finished");
             self.check_logs_are_written(process)?;
-            self.check_last_word_is_on_disk(seat)?;
+            self.check_end_notice_is_on_disk(seat)?;
         }
         Ok(())
     }

@@ -172,7 +172,7 @@ fn a_process_that_gives_up_before_its_first_view_says_so() {
     });
     control_plane.act(|roster, _| roster.expect(&view(2, &[1, 2])));
     drop(joins);
-    hear(&mut control_plane, "last word", |news| (died(&[news]) == [MemberId(2)]).then_some(()));
+    hear(&mut control_plane, "end notice", |news| (died(&[news]) == [MemberId(2)]).then_some(()));
     let is_it = control_plane.roster.is_instance(MemberId(2), instance);
     assert!(control_plane.roster.is_dead(MemberId(2)) && !is_it, "its next attempt is another");
 }
@@ -188,7 +188,7 @@ fn a_process_that_gives_up_before_its_first_view_says_so_on_other_hosts() {
     control_plane.act(|roster, _| roster.expect(&view(2, &[1, 2])));
     assert!(!control_plane.roster.never_begins(ViewId(2), MemberId(2)));
     drop(joins);
-    hear(&mut control_plane, "last word", |news| {
+    hear(&mut control_plane, "end notice", |news| {
         let ControlPlaneEvent::Control(control::ControlEvent::Requests { from, what: Request::Stopped { .. }, .. }) =
             news
         else {

@@ -1,7 +1,7 @@
 //! This member's memory for a view that has not begun here, and the ways to others that have come
 //! for it.
 use super::meeting::{self, Meeting};
-use crate::control_plane::{ControlPlane, ControlPlaneEvent, LastWord, SharedRowDescriptors};
+use crate::control_plane::{ControlPlane, ControlPlaneEvent, EndNotice, SharedRowDescriptors};
 use crate::error::JoinError;
 use crate::mesh::Mesh;
 use spindle_core::control::{Begun, INSTALL_LOOK, Install, SharedSettings};
@@ -36,9 +36,9 @@ pub(crate) struct PreallocatedRow {
 }
 
 /// A pending row: this member's row in a view that it has not begun, and that others may have. If
-/// the member never begins the view, the others find that in this row, if it [may say so](LastWord).
+/// the member never begins the view, the others find that in this row, if it [may say so](EndNotice).
 #[derive(Debug)]
-struct PendingRow(Option<OwnRow>, LastWord);
+struct PendingRow(Option<OwnRow>, EndNotice);
 
 impl Drop for PendingRow {
     fn drop(&mut self) {
@@ -79,7 +79,7 @@ impl Preparing {
         };
         let meeting = Meeting::new(control_plane, install.view(), engine.layout(), &row)?;
         control_plane.set_handover(install.view().id, SharedRowDescriptors::new(parts));
-        Ok(Preparing { meeting, row: PendingRow(Some(row), control_plane.last_word().clone()) })
+        Ok(Preparing { meeting, row: PendingRow(Some(row), control_plane.end_notice().clone()) })
     }
 
     /// Returns this member's row.

@@ -53,8 +53,8 @@ pub(crate) use subgroup_log::SubgroupLog;
 
 /// The tracing target of logs.
 const TARGET: &str = "spindle::log";
-/// How long a process that ends waits for its disk before it ends without a last word.
-const LAST_WORD_MAX: Duration = Duration::from_secs(1);
+/// How long a process that ends waits for its disk before it ends without an end notice.
+const END_NOTICE_MAX: Duration = Duration::from_secs(1);
 
 /// The thread that writes the logs of this member.
 pub(crate) struct Logs {
@@ -91,7 +91,7 @@ struct AwaitedOrders {
     /// The newest vote, and its ballot.
     vote: Option<(u64, Ballot)>,
     /// That this member writes nothing more.
-    last_word: Option<u64>,
+    end_notice: Option<u64>,
 }
 
 impl fmt::Debug for Logs {
@@ -134,7 +134,7 @@ impl Logs {
                 return Err(JoinError::OtherIncarnation { path, theirs, ours: Incarnation(incarnation) });
             }
             Some(old) => {
-                control_plane.hold_last_word();
+                control_plane.hold_end_notice();
                 let path = old.path().clone();
                 let (mut store, mut record, states) = old.into_store()?;
                 for (name, OldLog { number, state: own, begin }) in states {
@@ -182,7 +182,7 @@ impl Logs {
             numbers.push((name.clone(), number, (lacks, begin)));
         }
         // From now on a restart counts on this process.
-        control_plane.hold_last_word();
+        control_plane.hold_end_notice();
         write(&mut store, &record)?;
         let snapshots = numbers.iter().map(|(_, number, _)| store.snapshots(*number));
         let snapshots = snapshots.collect::<Result<Vec<_>, Error>>()?;
@@ -252,10 +252,10 @@ impl Logs {
     /// Orders to write to the disk that this process writes nothing more to the others, once, if that
     /// [matters](RestartRecord::has_smaller_quorums).
     pub(crate) fn say_last(&mut self) {
-        if self.awaited.last_word.is_none() {
+        if self.awaited.end_notice.is_none() {
             let matters = self.record.has_smaller_quorums();
             self.record.said_last = matters;
-            self.awaited.last_word = Some(if matters { self.order_next() } else { 0 });
+            self.awaited.end_notice = Some(if matters { self.order_next() } else { 0 });
         }
     }
 
@@ -263,17 +263,17 @@ impl Logs {
     /// span hosts. Then it may say so.
     pub(crate) fn end(&mut self, control_plane: &ControlPlane) {
         let matters = control_plane.net().is_some() || self.record.has_smaller_quorums();
-        if !matters || self.write_last_word() {
-            control_plane.allow_last_word();
+        if !matters || self.write_end_notice() {
+            control_plane.allow_end_notice();
         }
     }
 
     /// Returns whether it is on disk.
-    fn write_last_word(&mut self) -> bool {
+    fn write_end_notice(&mut self) -> bool {
         self.record.said_last = true;
         let (record, (written, result)) = (self.record.clone(), mpsc::channel());
         let order = move |store: &mut Store| _ = written.send(write(store, &record).is_ok());
-        self.writer.as_ref().is_some_and(|writer| writer.post(order)) && result.recv_timeout(LAST_WORD_MAX) == Ok(true)
+        self.writer.as_ref().is_some_and(|writer| writer.post(order)) && result.recv_timeout(END_NOTICE_MAX) == Ok(true)
     }
 
     /// Whether what this process has [said](Self::say_last) is on disk.
@@ -282,7 +282,7 @@ impl Logs {
     /// [`Ended::Log`]: it will not be.
     pub(crate) fn has_said_last(&mut self) -> Result<bool, Ended> {
         let written = self.written()?;
-        Ok(self.awaited.last_word.is_some_and(|order| order <= written))
+        Ok(self.awaited.end_notice.is_some_and(|order| order <= written))
     }
 
     /// Returns the ballot that was [accepted](Self::accept) last, once, when that is on disk.

@@ -144,7 +144,7 @@ impl Drop for Node {
         // First: this member takes no part in the next view, either. The others look at that row
         // when they see the end of this one.
         self.preparing = None;
-        if !is_finished && !self.control_plane.last_word().is_held() {
+        if !is_finished && !self.control_plane.end_notice().is_held() {
             // A dropped member can't acknowledge: the others continue without it.
             self.member.engine_mut().abandon(1, &mut self.fabric);
             // The others may be in the next view already.

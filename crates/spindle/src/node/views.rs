@@ -142,13 +142,13 @@ impl Node {
         Ok(Poll::Worked)
     }
 
-    /// Writes the vote of this member for the next view, and its last word, and lets them count once they are on
+    /// Writes the vote of this member for the next view, and its end notice, and lets them count once they are on
     /// disk. Both are of a view with logs.
     ///
     /// # Errors
     /// [`Ended::Log`]: the disk fails.
     #[cold]
-    pub(super) fn write_vote_and_last_word(&mut self) -> Result<(), Ended> {
+    pub(super) fn write_vote_and_end_notice(&mut self) -> Result<(), Ended> {
         let Node { logs, member, control_plane, .. } = self;
         let (engine, Some(logs)) = (member.engine_mut(), logs) else { return Ok(()) };
         if let Some((ballot, next)) = engine.take_acceptance() {
@@ -159,7 +159,7 @@ impl Node {
         if let Ok(Some(ballot)) = accepted {
             engine.note_persisted_acceptance(ballot);
         }
-        let written = match engine.wants_last_word() {
+        let written = match engine.wants_end_notice() {
             true => {
                 logs.say_last();
                 logs.has_said_last()
@@ -167,7 +167,7 @@ impl Node {
             false => Ok(false),
         };
         if let Ok(true) = written {
-            engine.allow_last_word();
+            engine.allow_end_notice();
         }
         accepted.and(written).map(drop).map_err(|ended| self.broken(ended))
     }

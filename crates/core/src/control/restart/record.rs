@@ -117,7 +117,7 @@ impl RestartRecord {
     }
 
     /// True if fewer than all members of the view may be a [restart quorum](super::quorum). Only then have votes
-    /// for the next view, and last words, to be on disk. On one host all members know of each death, so that no
+    /// for the next view, and end notices, to be on disk. On one host all members know of each death, so that no
     /// member may be absent; and two voters are no majority without each other.
     pub fn has_smaller_quorums(&self) -> bool {
         let voters = self.view.ranks().filter(|rank| self.view.is_voter(*rank)).count();

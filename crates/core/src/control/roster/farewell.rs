@@ -24,7 +24,7 @@ impl<W> Roster<W> {
     /// Reports to all known processes on other hosts that this process, a member, begins no view
     /// after `view`.
     pub fn say_stopped(&mut self, view: ViewId) {
-        self.write_afar(&self.last_word(view));
+        self.write_afar(&self.end_notice(view));
     }
 
     /// Reports that this process ends, or continues without being a member.
@@ -37,13 +37,13 @@ impl<W> Roster<W> {
         if self.takes_part || self.me.id.0 >= CLIENT_IDS_FROM {
             return;
         }
-        let word = self.last_word(ViewId(0));
+        let word = self.end_notice(ViewId(0));
         let near: Vec<MemberId> = self.counterparts().filter(|id| !self.is_far(*id)).collect();
         near.into_iter().for_each(|id| self.post(id, word.clone()));
         self.write_afar(&word);
     }
 
-    fn last_word(&self, view: ViewId) -> ControlMessage {
+    fn end_notice(&self, view: ViewId) -> ControlMessage {
         let (incarnation, nonce) = (self.incarnation, self.nonce);
         ControlMessage::Request { from: self.me.id, reply: 0, what: Request::Stopped { incarnation, view, nonce } }
     }
@@ -87,7 +87,7 @@ mod tests {
     /// A process that was admitted and begins anew lives, and never begins the view of its first
     /// attempt.
     #[test]
-    fn the_last_word_of_an_attempt_is_about_that_attempt() {
+    fn the_end_notice_of_an_attempt_is_about_that_attempt() {
         let card = |id: u64| Card { id: MemberId(id), host: 7, address: "a:1".parse().unwrap(), rack: None };
         let book = Book::new(card(1), crate::control::Seeds::new(Vec::new(), None, card(1).address), true);
         let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));

@@ -48,7 +48,7 @@ impl Engine {
             finished: self.finished,
             all_finished: self.all_finished,
             left: self.left.clone(),
-            last_word: self.last_word,
+            end_notice: self.end_notice,
             state: self.state.clone(),
             faults: self.faults.clone(),
             stats: EngineStats::default(),
@@ -70,7 +70,7 @@ impl Engine {
             self.awaits_end,
             self.finished,
             self.all_finished,
-            (&self.left, self.last_word),
+            (&self.left, self.end_notice),
             &self.state,
         )
             .hash(state);

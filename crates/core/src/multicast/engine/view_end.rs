@@ -1,6 +1,6 @@
 //! The end of a view: the members finish, or the membership closes the view, wedges its subgroups,
 //! and ends them at the trims of the decision.
-use super::{Certainty, Engine, LastWord, State};
+use super::{Certainty, EndNotice, Engine, State};
 use crate::fault::Fault;
 use crate::ids::{Rank, SubgroupId, Time};
 use crate::multicast::subgroup::{Cuts, Subgroup};
@@ -78,22 +78,22 @@ impl Engine {
         Some(next)
     }
 
-    /// Whether a vote or a last word of mine may have to be written to the disk, or be on it by now.
+    /// Whether a vote or an end notice of mine may have to be written to the disk, or be on it by now.
     #[inline]
     pub fn waits_for_record(&self) -> bool {
-        self.membership.is_changing() || self.wants_last_word()
+        self.membership.is_changing() || self.wants_end_notice()
     }
 
     /// Whether I have done everything, and say so once it is on my disk that I write nothing more. Then the
-    /// driver has to call [`allow_last_word`](Self::allow_last_word). Only in a view with a logged subgroup: the
+    /// driver has to call [`allow_end_notice`](Self::allow_end_notice). Only in a view with a logged subgroup: the
     /// others count me as dead afterwards, and a restart has to know that.
-    pub fn wants_last_word(&self) -> bool {
-        self.last_word == LastWord::Wanted
+    pub fn wants_end_notice(&self) -> bool {
+        self.end_notice == EndNotice::Wanted
     }
 
     /// Notes that it is on my disk that I write nothing more. The next poll says so.
-    pub fn allow_last_word(&mut self) {
-        self.last_word = LastWord::Free;
+    pub fn allow_end_notice(&mut self) {
+        self.end_notice = EndNotice::Free;
         self.last_worked = false;
     }
 
@@ -150,8 +150,8 @@ impl Engine {
         if self.subgroups.iter().any(|subgroup| subgroup.awaits_log(is_gone)) {
             return false;
         }
-        if self.last_word != LastWord::Free && !mutation!(LeavesUnsaid) {
-            self.last_word = LastWord::Wanted;
+        if self.end_notice != EndNotice::Free && !mutation!(LeavesUnsaid) {
+            self.end_notice = EndNotice::Wanted;
             return false;
         }
         self.announce(membership::LEFT, 1, table);

@@ -97,9 +97,9 @@ impl RestartWorld<'_> {
         }
         record.said_last = true;
         let (record, nonce) = (record.clone(), running.process.nonce);
-        match self.is_broken(RestartBroken::LastWordUnwritten) {
+        match self.is_broken(RestartBroken::EndNoticeUnwritten) {
             true => self.end_in_order(seat, nonce, down_ns),
-            false => self.write(seat, record, RecordWrite::LastWord { down_ns }),
+            false => self.write(seat, record, RecordWrite::EndNotice { down_ns }),
         }
     }
 
@@ -196,7 +196,7 @@ impl RestartWorld<'_> {
                 self.voted(view, ballot, nonce);
                 Ok(())
             }
-            (RecordWrite::LastWord { down_ns }, MemberPhase::Live(_)) => {
+            (RecordWrite::EndNotice { down_ns }, MemberPhase::Live(_)) => {
                 self.end_in_order(seat, nonce, down_ns);
                 Ok(())
             }
