@@ -33,7 +33,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub(crate) const USAGE: &str = "\
        cargo xtask chaos [--seconds N] [--seed S] [--members A..B] [--suspect-after MS] [--bug NAME] [--only EVENT] [--logs] [--story] [--traces DIR] [--json]
        cargo xtask chaos --hosts A..B [--fabric tcp|ofi] [--seconds N] [--seed S] [--suspect-after MS] [--outage-max MS] [--only EVENT] [--story] [--traces DIR] [--json]
-       cargo xtask chaos --disks [--seconds N] [--seed S] [--members A..B] [--story] [--json]
+       cargo xtask chaos --disks [--hosts A..B] [--seconds N] [--seed S] [--members A..B] [--story] [--json]
 
   --seconds N         how long: rounds are begun until then, and if they are 30 or more, until enough has happened; 60 by default
   --seed S            the first round's seed; by default by the clock
@@ -45,7 +45,8 @@ pub(crate) const USAGE: &str = "\
   --bug NAME          plant this bug of the core's in the members
   --only EVENT        this and nothing else, such as KillOthers or RemoveDirectory, or among hosts Outage, CutCrash, Recover or RestartSeeds
   --logs              one subgroup is logged, killed members are started again with their logs, and all logs are compared; on one host
-  --disks             all processes of a logged group are killed and started again, at least 20 times; disks are lost, full or old
+  --disks             all processes of a logged group are killed and started again, at least 20 times; disks are lost, full or old;
+                      with --hosts, on so many hosts, which are runtime directories here: hosts that stay away hold up no majority
   --story             print what was done in each round, and its views
   --traces DIR        members write what they trace at debug level (docs/guide/troubleshooting.md) to DIR/chaosROUND-PROCESS.trace
   --json              print the result as one object";
@@ -150,8 +151,8 @@ impl ChaosOptions {
         if options.hosts.is_some() && options.logs {
             bail!("--logs is for members on one host: without --hosts");
         }
-        if options.disks && (options.hosts.is_some() || options.logs || options.bug.is_some() || only.is_some()) {
-            bail!("--disks has events of its own: without --hosts, --logs, --bug and --only");
+        if options.disks && (options.logs || options.bug.is_some() || only.is_some() || options.fabric != "tcp") {
+            bail!("--disks has events of its own: without --fabric, --logs, --bug and --only");
         }
         if options.disks && *options.members.start() < 3 {
             bail!("--disks loses disks: with --members from 3");
@@ -218,14 +219,14 @@ pub(crate) fn smoke(session: &StepSession<'_>) -> Result<String> {
 
 /// Runs chaos, and reports the result.
 pub(crate) fn run(options: &ChaosOptions, root: &Path) -> Result<ExitCode> {
+    if options.disks {
+        return disks::run(options, root);
+    }
     if options.hosts.is_some()
         && let Some(obstacle) = hosts::obstacle()
     {
         println!("skipped: {obstacle}");
         return Ok(ExitCode::SUCCESS);
-    }
-    if options.disks {
-        return disks::run(options, root);
     }
     let signals = Signals::watch()?;
     let session = StepSession::new(root, None, Instant::now() + Duration::from_secs(options.seconds) + SPARE, &signals);
@@ -512,6 +513,7 @@ mod tests {
         assert_eq!((options.seconds, options.seed, options.members, options.json), (5, Some(7), 2..=4, true));
         assert_eq!(parsed("--members 3").unwrap().members, 3..=3);
         assert!(parsed("--disks --seed 4 --members 3").unwrap().disks);
+        assert_eq!(parsed("--disks --hosts 3..4").unwrap().hosts, Some(3..=4));
         let options = parsed("--hosts 3..5").unwrap();
         assert_eq!((options.hosts, options.suspect_after), (Some(3..=5), SUSPECT_AFTER_AFAR));
         assert_eq!(parsed("--hosts 3 --fabric ofi").unwrap().fabric, "ofi");
@@ -531,7 +533,7 @@ mod tests {
             "--members 5..3",
             "--members 0",
             "--nothing 1",
-            "--disks --hosts 3",
+            "--disks --hosts 3 --fabric ofi",
             "--disks --members 2",
             "--disks --only Kill",
         ] {

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// The silence after which members evict each other. Longer than this machine stands still.
 pub(super) const SUSPECT_AFTER: Duration = Duration::from_millis(2000);
+/// How long a restart quorum waits for the others.
+const RESTART_WAIT: Duration = Duration::from_millis(700);
 /// Lines that are written to a process at once.
 const BLOCK_LINES: u32 = 16;
 /// Segments are small, so that a round has many of them.
@@ -42,6 +44,11 @@ pub(super) struct Start<'a> {
     pub(super) data: &'a Path,
     pub(super) lost: &'a [u64],
     pub(super) pace: Pace,
+    /// Its host, if there are several.
+    pub(super) host: Option<usize>,
+    /// The sockets of all seats, if they are on several hosts, and which of them is its own.
+    pub(super) sockets: &'a [String],
+    pub(super) seat: usize,
 }
 
 /// The newest view of a process: its number, and the ids of the members.
@@ -86,7 +93,12 @@ impl Start<'_> {
             let lost: Vec<String> = self.lost.iter().map(u64::to_string).collect();
             command.args(["--lost", &lost.join(",")]);
         }
-        command.env("SPINDLE_RUNTIME_DIR", self.folder.join("run")).env("SPINDLE_MEMBER_LOG_SEGMENT_BYTES", SEGMENT);
+        let run = self.host.map_or_else(|| "run".to_owned(), |host| format!("run{host}"));
+        if self.host.is_some() {
+            command.args(["--listen", &self.sockets[self.seat], "--seeds", &self.sockets.join(",")]);
+            command.env("SPINDLE_MEMBER_RESTART_WAIT", format!("{}ms", RESTART_WAIT.as_millis()));
+        }
+        command.env("SPINDLE_RUNTIME_DIR", self.folder.join(run)).env("SPINDLE_MEMBER_LOG_SEGMENT_BYTES", SEGMENT);
         command.env("RUST_BACKTRACE", "1").env_remove("SPINDLE_LOG");
         command
     }

@@ -134,6 +134,7 @@ impl DisksTally {
             (&mut self.refused_full, other.refused_full),
             (&mut self.stops, other.stops),
             (&mut self.named, other.named),
+            (&mut self.without, other.without),
             (&mut self.evictions, other.evictions),
             (&mut self.id_conflicts, other.id_conflicts),
             (&mut self.given_up, other.given_up),
@@ -151,7 +152,7 @@ impl DisksTally {
 fn line(tally: &DisksTally) -> String {
     format!(
         "{} total restarts ({} of starting processes), {} kills, {} disks lost, {} full ({} not started on), {} old copies ({} refused), \
-         {} stops, {} waits that named the missing member, {} evictions, {} ids that new processes had, {} members without a record given up, {} messages in logs, \
+         {} stops, {} waits that named the missing member, {} restarts without it, {} evictions, {} ids that new processes had, {} members without a record given up, {} messages in logs, \
          {} acknowledged as durable, {} as not durable, {} deliveries",
         tally.restarts,
         tally.in_starts,
@@ -163,6 +164,7 @@ fn line(tally: &DisksTally) -> String {
         tally.refused_copies,
         tally.stops,
         tally.named,
+        tally.without,
         tally.evictions,
         tally.id_conflicts,
         tally.given_up,
@@ -182,7 +184,7 @@ fn tell(options: &ChaosOptions, total: &DisksTally, rounds: u32, took: Duration,
         let value = json!({
             "rounds": rounds, "seconds": seconds, "restarts": total.restarts, "restarts_of_starting": total.in_starts,
             "kills": total.kills, "lost_disks": total.wiped, "full_disks": total.full_disks, "refused_full": total.refused_full,
-            "old_copies": total.old_copies, "refused_copies": total.refused_copies, "stops": total.stops, "named": total.named,
+            "old_copies": total.old_copies, "refused_copies": total.refused_copies, "stops": total.stops, "named": total.named, "without": total.without,
             "evictions": total.evictions, "id_conflicts": total.id_conflicts, "given_up": total.given_up, "logged": total.logged, "durable": total.durable,
             "not_durable": total.not_durable, "deliveries": total.deliveries, "load": load,
             "view_ms": view.map(|[median, p90, worst]| json!({"median": median, "p90": p90, "worst": worst})),
@@ -199,8 +201,10 @@ fn tell(options: &ChaosOptions, total: &DisksTally, rounds: u32, took: Duration,
     }
     if let Some((seed, report)) = failure {
         let (low, high) = (options.members.start(), options.members.end());
+        let hosts = options.hosts.as_ref().map(|hosts| format!(" --hosts {}..{}", hosts.start(), hosts.end()));
+        let hosts = hosts.unwrap_or_default();
         println!(
-            "\nFAILED: {report}\n\nagain: cargo xtask chaos --disks --seconds 1 --seed {seed} --members {low}..{high}"
+            "\nFAILED: {report}\n\nagain: cargo xtask chaos --disks{hosts} --seconds 1 --seed {seed} --members {low}..{high}"
         );
     }
 }

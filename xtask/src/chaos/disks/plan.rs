@@ -66,6 +66,8 @@ pub(super) struct Life {
 pub(super) struct DisksPlan {
     pub(super) seed: u64,
     pub(super) seats: usize,
+    /// The number of hosts, if there are several. The seats take turns on them.
+    pub(super) hosts: Option<usize>,
     /// The seat with a small disk.
     pub(super) small: usize,
     pub(super) lives: Vec<Life>,
@@ -78,14 +80,16 @@ const BURSTS: [u32; 4] = [0, 300, 2000, 8000];
 const PAUSES_US: [u64; 4] = [1_000, 3_000, 10_000, 50_000];
 
 impl DisksPlan {
-    pub(super) fn new(seed: u64, members: &RangeInclusive<u32>) -> DisksPlan {
+    pub(super) fn new(seed: u64, members: &RangeInclusive<u32>, hosts: Option<&RangeInclusive<u32>>) -> DisksPlan {
         let mut dice = Dice::new(seed);
         let seats = dice.within(u64::from(*members.start())..=u64::from(*members.end())) as usize;
         let small = dice.below(seats as u64) as usize;
         let count = dice.within(LIVES);
         let lives = (0..count).map(|_| Life::draw(&mut dice, seats)).collect();
         let last = Starts::draw(&mut dice, seats);
-        DisksPlan { seed, seats, small, lives, last }
+        // Drawn last: on one host a seed means the same as on several.
+        let hosts = hosts.map(|hosts| dice.within(u64::from(*hosts.start())..=u64::from(*hosts.end())) as usize);
+        DisksPlan { seed, seats, hosts, small, lives, last }
     }
 }
 
@@ -145,11 +149,12 @@ mod tests {
 
     #[test]
     fn a_seed_has_one_plan_and_all_events_come_up() {
-        assert_eq!(DisksPlan::new(7, &(3..=5)), DisksPlan::new(7, &(3..=5)));
+        assert_eq!(DisksPlan::new(7, &(3..=5), None), DisksPlan::new(7, &(3..=5), None));
         let (mut events, mut downs) = (BTreeSet::new(), BTreeSet::new());
         for seed in 0..100 {
-            let plan = DisksPlan::new(seed, &(3..=5));
+            let plan = DisksPlan::new(seed, &(3..=5), Some(&(3..=4)));
             assert!((3..=5).contains(&plan.seats) && plan.small < plan.seats && plan.lives.len() >= 7);
+            assert!(plan.hosts.is_some_and(|hosts| (3..=4).contains(&hosts)));
             for life in plan.lives {
                 let mut order = life.starts.order.clone();
                 order.sort_unstable();

@@ -21,6 +21,8 @@ const TICK: Duration = Duration::from_millis(3);
 const VIEW_MAX: Duration = Duration::from_secs(45);
 /// How long a process that waits may take to name the member for which it waits.
 const NAMED_MAX: Duration = Duration::from_secs(20);
+/// How long to wait until the others restart without the one that stays away, if they can.
+const GOES_ON_MAX: Duration = Duration::from_secs(4);
 /// How long all processes may take to finish.
 const FINISH_MAX: Duration = Duration::from_secs(100);
 /// How long a restart waits for a member without a record before the operator gives it up.
@@ -52,6 +54,8 @@ pub(super) struct DisksTally {
     pub(super) stops: u64,
     /// Waits that named the missing member.
     pub(super) named: u64,
+    /// Restarts without a member that stayed away.
+    pub(super) without: u64,
     pub(super) evictions: u64,
     /// Processes whose id a new process had.
     pub(super) id_conflicts: u64,
@@ -76,6 +80,7 @@ pub(super) struct DisksRound<'a> {
     plan: DisksPlan,
     group: String,
     seats: Vec<Seat>,
+    sockets: Vec<String>,
     next_instance: u32,
     paces: Vec<Pace>,
     /// Members that the next processes give up.
@@ -104,11 +109,12 @@ impl<'a> DisksRound<'a> {
         seed: u64,
         mounts: bool,
     ) -> Result<DisksRound<'a>> {
-        let plan = DisksPlan::new(seed, &options.members);
+        let plan = DisksPlan::new(seed, &options.members, options.hosts.as_ref());
         fs::create_dir(&folder)?;
         let is_small = |seat: usize| mounts && seat == plan.small;
         let seats = (0..plan.seats).map(|i| Seat::new(folder.join(format!("seat{i}")), is_small(i)));
         let seats = seats.collect::<Result<_>>()?;
+        let sockets = (0..plan.seats).map(|i| format!("unix:{}/socket{i}", folder.display())).collect();
         Ok(DisksRound {
             signals,
             program,
@@ -118,6 +124,7 @@ impl<'a> DisksRound<'a> {
             plan,
             group: "disks".to_owned(),
             seats,
+            sockets,
             next_instance: 1,
             lost: vec![],
             absent: None,
@@ -273,6 +280,9 @@ impl<'a> DisksRound<'a> {
             data,
             lost: &self.lost,
             pace: self.paces[seat],
+            host: self.plan.hosts.map(|hosts| seat % hosts),
+            sockets: &self.sockets,
+            seat,
         }
     }
 
@@ -470,13 +480,15 @@ impl<'a> DisksRound<'a> {
                 let missing = member.missing();
                 !missing.is_empty() && missing.iter().all(|id| self.seats[seat].ids.contains(id))
             };
-            if members().any(is_named) {
-                self.tally.named += 1;
-                self.note(format!("the member of seat {seat} was named"));
+            if members().all(|member| member.view.is_some()) {
+                self.tally.without += 1;
+                self.note(format!("the others restart without the member of seat {seat}"));
                 return Ok(());
             }
-            if members().all(|member| member.view.is_some()) {
-                self.note(format!("the others restart without the member of seat {seat}"));
+            let may_go_on = self.plan.hosts.is_some() && begin.elapsed() < GOES_ON_MAX;
+            if members().any(is_named) && !may_go_on {
+                self.tally.named += 1;
+                self.note(format!("the member of seat {seat} was named"));
                 return Ok(());
             }
             if begin.elapsed() > NAMED_MAX {
