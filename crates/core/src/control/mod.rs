@@ -32,6 +32,7 @@ mod adoption;
 mod book;
 mod bootstrap;
 mod bootstrapping;
+mod card_words;
 mod catch_up;
 mod follow;
 mod founder;
