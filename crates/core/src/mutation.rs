@@ -335,6 +335,8 @@ mod bugs {
         ClockUnbounded,
         /// A process is admitted whatever its clock is.
         SkewAdmitted,
+        /// A process that waits gives up if one other refuses its clock, however many agree with it.
+        OneClockCounts,
         /// A new epoch counts as persisted though messages of the one before may not be on disk.
         OlderForgotten,
         /// A member that waits for a peer's disk does not watch whether the peer lives.

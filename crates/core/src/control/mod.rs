@@ -34,6 +34,7 @@ mod bootstrap;
 mod bootstrapping;
 mod card_words;
 mod catch_up;
+mod clock_refusals;
 mod follow;
 mod founder;
 mod id_conflicts;

@@ -254,8 +254,6 @@ pub struct HostsScene {
 /// Scenes with logs are drawn for seeds below this: a few of the seeds behind break invariants in ways that
 /// are not explained yet (`docs/testing/processes.md`).
 const LOGGED: u64 = 2_900;
-/// Scenes with wrong clocks are drawn for seeds below this.
-const WRONG_CLOCKS: u64 = 700;
 
 impl HostsScene {
     /// Draws the scene of a seed.
@@ -457,7 +455,7 @@ impl HostsScene {
             errs,
             large,
             differing: differing(seed, count, learns && !is_afar),
-            wrong_clocks: seed < WRONG_CLOCKS && Random::new(seed, 33).one_in(2),
+            wrong_clocks: Random::new(seed, 33).one_in(2),
             logs,
             epochs: large.is_none() && !Random::new(seed, 29).one_in(4),
             slow,
