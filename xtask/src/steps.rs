@@ -285,7 +285,7 @@ fn restart(session: &StepSession<'_>) -> Result<String> {
 }
 
 /// The number of seeds of whole processes, and the events that must occur in them at least.
-const PROCESSES: [(&str, u64); 36] = [
+const PROCESSES: [(&str, u64); 37] = [
     ("seeds", 6_000),
     ("bootstraps", 4_800),
     ("joins", 10_800),
@@ -316,6 +316,7 @@ const PROCESSES: [(&str, u64); 36] = [
     ("lent", 210_000),
     ("fetched", 30_000),
     ("killed_waiting", 30),
+    ("killed_founding", 6),
     ("logged", 100_000),
     ("durable", 30_000),
     ("log_returns", 120),

@@ -15,6 +15,10 @@ use crate::mutation::mutation;
 use core::fmt;
 use core::time::Duration;
 
+/// How long two processes that wait count as disagreeing after one of them has refused the other for its
+/// clock. They ask each other several times meanwhile.
+pub(crate) const DISAGREES_FOR: Duration = Duration::from_millis(2_500);
+
 /// Returns the time with which a member sends, in ns since 1970: its wall clock, or `steady` if the two
 /// differ by more than `max_ns`. `steady` is the wall clock when the process asked for admission, plus
 /// the time that has passed since.

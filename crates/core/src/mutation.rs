@@ -225,6 +225,8 @@ mod bugs {
         /// A waiting process is put into the first view without having acknowledged its
         /// incarnation.
         WaitersAreMembers,
+        /// A decided first view comes without the cards of its members.
+        FoundersUnplaced,
         /// Members don't send their incarnation to the seeds.
         MembersKeepSilent,
         /// A waiting process ignores members that answer.
@@ -335,6 +337,8 @@ mod bugs {
         ClockUnbounded,
         /// A process is admitted whatever its clock is.
         SkewAdmitted,
+        /// A process that waits gives up if one other refuses its clock, however many agree with it.
+        OneClockCounts,
         /// A new epoch counts as persisted though messages of the one before may not be on disk.
         OlderForgotten,
         /// A member that waits for a peer's disk does not watch whether the peer lives.

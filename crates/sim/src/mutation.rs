@@ -57,7 +57,8 @@ pub const RESTART: [Mutation; 10] = [
 
 /// Mutations of the control plane, and of logs as whole processes have them, which the simulator of
 /// whole processes finds. Some of the other mutations show there, too.
-pub const CONTROL: [Mutation; 35] = [
+pub const CONTROL: [Mutation; 36] = [
+    Mutation::FoundersUnplaced,
     Mutation::SkewAdmitted,
     Mutation::AdmissionsLost,
     Mutation::JoinersForgotten,

@@ -121,6 +121,11 @@ impl Book {
         self.cards.get(&id).map(|card| &card.address)
     }
 
+    /// Returns the card of the process with this id, if it is known and another one.
+    pub(super) fn card_of(&self, id: MemberId) -> Option<&Card> {
+        self.cards.get(&id)
+    }
+
     /// True if the location of `id` is unknown.
     pub(super) fn is_unknown(&self, id: MemberId) -> bool {
         !self.cards.contains_key(&id)

@@ -243,7 +243,9 @@ impl Bootstrap {
                     attempt.accepted.insert(from.id, durable);
                 }
             }
-            BootstrapMessage::Decided { initial_view } => self.decided(initial_view),
+            BootstrapMessage::Decided { initial_view, .. } => self.decided(initial_view),
+            // The driver keeps places.
+            BootstrapMessage::Places { .. } => {}
             BootstrapMessage::Exists { incarnation } => {
                 self.note_answer(from, SeedAnswer { seeds: 0, durable: false, state: SeedState::Member(incarnation) });
                 self.exists(incarnation);

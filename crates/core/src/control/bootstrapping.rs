@@ -5,12 +5,18 @@
 //! confirms that the record is [written](Bootstrapping::persisted). After a record that could not
 //! be written, it carries out no further actions. So this process keeps every promise that it has
 //! sent.
+//!
+//! A decision comes with the cards of the founders ([`BootstrapMessage::Decided`]): its sender may end
+//! before it announces the first view, and founders may have heard of no other founder.
 use super::{
-    Address, Bootstrap, BootstrapMessage, BootstrapOutput, BootstrapRecord, BootstrapWait, ControlMessage, Incarnation,
-    InitialView, Me, Need, SeedList, SeedState, Seeds, Setup, To,
+    Address, Bootstrap, BootstrapMessage, BootstrapOutput, BootstrapRecord, BootstrapWait, Card, ControlMessage,
+    Incarnation, InitialView, Me, Need, SeedList, SeedState, Seeds, Setup, To,
 };
 use crate::ids::{MemberId, Process, Time};
+use crate::limits::MEMBERS_MAX;
+use crate::mutation::mutation;
 use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -32,6 +38,10 @@ pub struct Bootstrapping {
     /// True if members of a group live on this host, so that none is created.
     is_held: bool,
     begun: Option<InitialView>,
+    /// The cards of founders of this group, as other processes have sent them.
+    places: Option<(Incarnation, BTreeMap<MemberId, Card>)>,
+    /// Messages that are sent next.
+    sending: VecDeque<(To, BootstrapMessage)>,
     waiting: Option<BootstrapWait>,
     conflict: Option<(u128, u128)>,
 }
@@ -64,8 +74,8 @@ impl Bootstrapping {
         if word {
             boot.force_create();
         }
-        let (list, told, fed, is_held, begun, waiting, conflict) = Default::default();
-        Bootstrapping { boot, me, nonce, config, list, told, fed, is_held, begun, waiting, conflict }
+        let (list, told, fed, is_held, begun, places, sending, waiting, conflict) = Default::default();
+        Bootstrapping { boot, me, nonce, config, list, told, fed, is_held, begun, places, sending, waiting, conflict }
     }
 
     /// Returns the time until the next [step](Self::step); zero if it is due.
@@ -83,8 +93,29 @@ impl Bootstrapping {
     pub fn hear(&mut self, from: MemberId, nonce: u32, config: u64, words: &[u64], now: Time) {
         let is_report = |message: &BootstrapMessage| matches!(message, BootstrapMessage::Exists { .. });
         let message = BootstrapMessage::decode(words).filter(|message| config == self.config || is_report(message));
-        if let Some(message) = message {
-            self.boot.hear(Process { id: from, nonce }, message, now);
+        let Some(mut message) = message else { return };
+        match &mut message {
+            BootstrapMessage::Places { incarnation, cards } => self.keep_places(*incarnation, core::mem::take(cards)),
+            BootstrapMessage::Decided { initial_view, cards } => {
+                self.keep_places(initial_view.incarnation, core::mem::take(cards));
+            }
+            _ => {}
+        }
+        self.boot.hear(Process { id: from, nonce }, message, now);
+    }
+
+    fn keep_places(&mut self, of: Incarnation, cards: Vec<Card>) {
+        if cards.is_empty() {
+            return;
+        }
+        let (_, places) = match self.places.take() {
+            Some(known) if known.0 == of => self.places.insert(known),
+            _ => self.places.insert((of, BTreeMap::new())),
+        };
+        for card in cards {
+            if places.len() < MEMBERS_MAX || places.contains_key(&card.id) {
+                places.insert(card.id, card);
+            }
         }
     }
 
@@ -114,16 +145,22 @@ impl Bootstrapping {
     }
 
     /// Returns the next action. After a record it returns only other records until that record is
-    /// [written](Self::persisted).
-    pub fn next_act(&mut self) -> Option<Act> {
-        while let Some(output) = self.boot.next_output() {
-            match output {
-                BootstrapOutput::Send { to, message } => {
-                    let Me { id: from, pid, birth } = self.me;
-                    let (nonce, config, words) = (self.nonce, self.config, message.encode());
-                    let message = ControlMessage::Bootstrap { from, pid, birth, nonce, config, clock: 0, words };
-                    return Some(Act::Send(to, message));
+    /// [written](Self::persisted). `card_of` returns the card of a process, if it is known.
+    pub fn next_act(&mut self, card_of: impl Fn(Process) -> Option<Card>) -> Option<Act> {
+        loop {
+            if let Some((to, message)) = self.sending.pop_front() {
+                let Me { id: from, pid, birth } = self.me;
+                let (nonce, config, words) = (self.nonce, self.config, message.encode());
+                let message = ControlMessage::Bootstrap { from, pid, birth, nonce, config, clock: 0, words };
+                return Some(Act::Send(to, message));
+            }
+            match self.boot.next_output()? {
+                BootstrapOutput::Send { to, message: BootstrapMessage::Decided { initial_view, .. } } => {
+                    let cards = self.places_of(&initial_view, &card_of);
+                    let messages = BootstrapMessage::decided(initial_view, cards);
+                    self.sending.extend(messages.into_iter().map(|message| (to, message)));
                 }
+                BootstrapOutput::Send { to, message } => self.sending.push_back((to, message)),
                 BootstrapOutput::Persist(record) => return Some(Act::Persist(record)),
                 BootstrapOutput::Begin(initial_view) => self.begun = Some(initial_view),
                 BootstrapOutput::Join(_) => {}
@@ -131,7 +168,16 @@ impl Bootstrapping {
                 BootstrapOutput::Conflict { mine, theirs } => self.conflict = Some((mine.0, theirs.0)),
             }
         }
-        None
+    }
+
+    /// Returns the cards of the founders, as far as this process knows them or has been sent them.
+    fn places_of(&self, initial_view: &InitialView, card_of: impl Fn(Process) -> Option<Card>) -> Vec<Card> {
+        if mutation!(FoundersUnplaced) {
+            return Vec::new();
+        }
+        let places = self.places.as_ref().filter(|(of, _)| *of == initial_view.incarnation);
+        let heard = |id| places?.1.get(&id).cloned();
+        initial_view.members.iter().filter_map(|process| card_of(*process).or_else(|| heard(process.id))).collect()
     }
 
     /// Notes that the oldest pending record is written.
@@ -150,9 +196,13 @@ impl Bootstrapping {
     }
 
     /// Takes the outcome of the bootstrap, once, if this process is a member of the group's first
-    /// view.
-    pub fn take_begun(&mut self) -> Option<InitialView> {
-        self.begun.take()
+    /// view: the view, and the cards of its members that other processes have sent. The driver passes both
+    /// to [`Roster::hear_of_founders`](super::Roster::hear_of_founders).
+    pub fn take_begun(&mut self) -> Option<(InitialView, Vec<Card>)> {
+        let begun = self.begun.take()?;
+        let places = self.places.as_ref().filter(|(of, _)| *of == begun.incarnation);
+        let cards = places.map(|(_, cards)| cards.values().cloned().collect()).unwrap_or_default();
+        Some((begun, cards))
     }
 
     /// Returns the reason why the process waits.
@@ -229,7 +279,7 @@ mod tests {
         let (mut messages, mut records) = (vec![], 0);
         for now in (0..100).map(|tick| Time(tick * 10_000_000)) {
             boot.step(seeds, now);
-            while let Some(act) = boot.next_act() {
+            while let Some(act) = boot.next_act(|_| None) {
                 match act {
                     Act::Send(to, message) => messages.push((to, message)),
                     Act::Persist(_) => {
@@ -250,8 +300,43 @@ mod tests {
             let (mut boot, seeds) = bootstrapping(1);
             let (messages, records) = run(&mut boot, &seeds, writes);
             assert!(records > 0, "{messages:?}");
-            assert_eq!(boot.take_begun().is_some_and(|begun| begun.members == [ME]), writes);
+            assert_eq!(boot.take_begun().is_some_and(|(begun, _)| begun.members == [ME]), writes);
         }
+    }
+
+    /// Seed 5703 of whole processes: the only process that knew the addresses of all founders ended
+    /// after the decision. The others began the view, and never dialled each other.
+    #[test]
+    fn a_decision_brings_the_places_of_the_founders_and_they_are_passed_on() {
+        let card = |id: u64| Card {
+            id: MemberId(id),
+            host: id.into(),
+            address: format!("h{id}:1").parse().unwrap(),
+            rack: None,
+        };
+        let other = |id: u64| Process { id: MemberId(id), nonce: 8 };
+        let initial_view = InitialView { incarnation: Incarnation(5), members: vec![ME, other(2), other(3)] };
+        let cards: Vec<Card> = [1, 2, 3].map(card).to_vec();
+        let (mut boot, seeds) = bootstrapping(3);
+        let mut hear = |message: BootstrapMessage| {
+            boot.hear(MemberId(2), 8, CONFIG, &message.encode(), Time(0));
+        };
+        let places = |of, cards| BootstrapMessage::Places { incarnation: Incarnation(of), cards };
+        hear(places(6, vec![card(9)]));
+        hear(places(5, vec![card(3)]));
+        hear(BootstrapMessage::Decided { initial_view: initial_view.clone(), cards: [1, 2].map(card).to_vec() });
+        run(&mut boot, &seeds, true);
+        assert_eq!(boot.take_begun(), Some((initial_view.clone(), cards.clone())));
+        assert_eq!(boot.take_begun(), None);
+        // Founder 3 has not heard of it.
+        let hello = BootstrapMessage::Hello { seeds: 1, belongs: None };
+        boot.hear(MemberId(3), 8, CONFIG, &hello.encode(), Time(2_000_000_000));
+        let (messages, _) = run(&mut boot, &seeds, true);
+        let told = messages.iter().find_map(|(to, message)| match message {
+            ControlMessage::Bootstrap { words, .. } if *to == To::Process(other(3)) => BootstrapMessage::decode(words),
+            _ => None,
+        });
+        assert_eq!(told, Some(BootstrapMessage::Decided { initial_view, cards }));
     }
 
     #[test]

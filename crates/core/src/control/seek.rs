@@ -4,15 +4,14 @@
 //! On one host a lock of the host decides which process creates the group ([`Seek::founder`]); the
 //! others ask its members ([`Seek::joiner`]). Between hosts [`Bootstrap`](super::Bootstrap) decides
 //! ([`Seek::afar`]), and the process asks at the same time.
+use super::clock_refusals::ClockRefusals;
 use super::{
     ASK_EVERY, Adoption, Asks, ControlEvent, ControlMessage, Founder, InitialView, Question, Refusal, Roster,
     SeedClaim, SharedSettings,
 };
-use crate::clock::ClockSkew;
 use crate::ids::{MemberId, Time, ViewId};
 use crate::mutation::mutation;
 use crate::view::View;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -99,11 +98,7 @@ pub struct Seek {
     /// The settings of another process that waits to create the group with them, and the time of
     /// its last refusal.
     differing: Option<(SharedSettings, Time)>,
-    /// The processes that wait to create the group and have refused this one for its clock.
-    skewed: BTreeMap<MemberId, ClockSkew>,
-    /// When the first of these did, and whether a process has asked this one to wait.
-    skewed_since: Option<Time>,
-    is_awaited: bool,
+    clock_refusals: ClockRefusals,
     /// True if this process creates no group: it [restarts](super::Restart) one, or finds it.
     restarts: bool,
     /// The view with which its group restarts, if it takes part in that decision.
@@ -125,8 +120,6 @@ const BLOCKED_COUNTS: Duration = ASK_EVERY.saturating_mul(5);
 /// How long a process asks with adopted settings although no process that has them answers. After
 /// that the group counts as gone, and the process asks with its own settings again.
 const ADOPTED_COUNTS: Duration = ASK_EVERY.saturating_mul(25);
-/// How long a process that is refused for its clock waits for one that agrees with it.
-const SKEW_COUNTS: Duration = ASK_EVERY.saturating_mul(10);
 /// How long a report of other settings counts after the last refusal.
 const DIFFERING_COUNTS: Duration = ASK_EVERY.saturating_mul(10);
 
@@ -149,7 +142,6 @@ impl Seek {
     fn new(way: SeekWay, wants: Wants, room: u32) -> Seek {
         let founder = Founder::new(wants.settings.clone(), wants.members, room);
         let (asked, heard, blocked, adopted, differing, restarts, restarts_with) = Default::default();
-        let (skewed, skewed_since, is_awaited) = Default::default();
         Seek {
             way,
             wants,
@@ -159,9 +151,7 @@ impl Seek {
             blocked,
             adopted,
             differing,
-            skewed,
-            skewed_since,
-            is_awaited,
+            clock_refusals: ClockRefusals::default(),
             restarts,
             restarts_with,
         }
@@ -230,7 +220,10 @@ impl Seek {
                 ControlEvent::Waits { members, blocked, present } => {
                     // Only a process with the settings of the question answers so.
                     self.adopted.iter_mut().for_each(|adopted| adopted.heard = now);
-                    self.is_awaited = true;
+                    // The clock of an observer does not matter.
+                    if !self.observes() {
+                        self.clock_refusals.awaited();
+                    }
                     if !creates || blocked {
                         self.note_here(Here { members, blocked, present }, now);
                     }
@@ -248,8 +241,8 @@ impl Seek {
             }
         }
         let is_settled = creates && self.gather(rest, roster, now);
-        if let Some(refused) = self.skewed(roster, now) {
-            return Some(refused);
+        if let Some(skew) = self.clock_refusals.outcome(roster.agreed_clocks(), roster.refused_clocks(now), now) {
+            return Some(FoundGroup::Refused(Refusal::Clock(skew)));
         }
         let founds_alone = self.way == SeekWay::Founds && is_settled && !self.restarts;
         founds_alone.then(|| FoundGroup::Founders { incarnation: None, members: self.founder.members(roster.me()) })
@@ -260,8 +253,7 @@ impl Seek {
         let (settings, incarnation) = match why {
             Refusal::Config { settings, incarnation } => (settings, incarnation),
             Refusal::Clock(skew) => {
-                self.skewed.insert(skew.member, skew);
-                self.skewed_since.get_or_insert(now);
+                self.clock_refusals.note(skew, now);
                 return None;
             }
             why => return Some(FoundGroup::Refused(why)),
@@ -281,18 +273,6 @@ impl Seek {
         self.adopted = Some(Adopted { incarnation, settings, heard: now });
         self.asked = None;
         None
-    }
-
-    /// Returns the outcome, if members or enough waiting processes refuse this one for its clock. A process
-    /// that waits may be wrong: one whose clock is wrong refuses all others. If half of the members refuse
-    /// this process, its own is, or if no process agrees with it.
-    fn skewed<W>(&self, roster: &Roster<W>, now: Time) -> Option<FoundGroup> {
-        let since = self.skewed_since?;
-        let is_alone = !self.is_awaited && !roster.has_agreed() && now.since(since) >= SKEW_COUNTS;
-        let is_enough = is_alone || 2 * self.skewed.len() as u32 >= self.wants.members;
-        let counts = |skew: &&ClockSkew| skew.is_running || is_enough;
-        let skew = self.skewed.values().find(counts)?;
-        Some(FoundGroup::Refused(Refusal::Clock(*skew)))
     }
 
     /// True if this process asks with the settings of a running group.
@@ -453,31 +433,6 @@ mod tests {
         roster.hear(message, None, &bytes, Time(0));
         let heard = roster.take_news();
         Seek::afar(wants(Adoption::Never, learns), 8).step(heard, &mut roster, Time(0))
-    }
-
-    /// Otherwise one process with a wrong clock would end all others that wait with it.
-    #[test]
-    fn a_founder_gives_up_if_half_of_the_members_refuse_its_clock() {
-        let mut roster: Roster<()> = Roster::new(Me { id: MemberId(1), pid: 7, birth: Default::default() }, 1, None);
-        let skew = |member, is_running| {
-            let why = Refusal::Clock(ClockSkew { member: MemberId(member), theirs: 9, ours: 1, max_ns: 1, is_running });
-            ControlEvent::Refused(why)
-        };
-        let wait = || ControlEvent::Waits { members: 3, blocked: false, present: vec![] };
-        let late = Time(0) + SKEW_COUNTS;
-        for (members, refusals, at_once, later) in [
-            (3, vec![skew(2, false), skew(2, false)], false, true),
-            (3, vec![skew(2, false), wait()], false, false),
-            (3, vec![skew(2, false), skew(3, false)], true, true),
-            (2, vec![skew(2, false)], true, true),
-            (1, vec![skew(2, false)], true, true),
-            (5, vec![skew(2, true), wait()], true, true),
-        ] {
-            let mut seek = Seek::joiner(Wants { members, ..wants(Adoption::Never, false) });
-            let is_refused = |found| matches!(found, Some(FoundGroup::Refused(Refusal::Clock(_))));
-            assert_eq!(is_refused(seek.step(refusals, &mut roster, Time(0))), at_once, "{members}");
-            assert_eq!(is_refused(seek.step(vec![], &mut roster, late)), later, "{members}");
-        }
     }
 
     /// Other founders may begin the first view, and announce it, before this one learns the outcome

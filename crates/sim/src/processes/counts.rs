@@ -45,6 +45,8 @@ counts! {
     kills,
     /// Processes that were killed while they waited for admission, as a view began.
     killed_waiting,
+    /// Processes that were killed between the decision and the announcement of a first view.
+    killed_founding,
     /// Processes that were restarted.
     restarts,
     /// Times at which links were cut.

@@ -231,7 +231,7 @@ impl HostsWorld<'_> {
         if let Some(book) = process.roster.book() {
             boot.step(book.seeds(), now);
         }
-        while let Some(act) = boot.next_act() {
+        while let Some(act) = boot.next_act(|of| process.roster.founder_card(of)) {
             match act {
                 Act::Persist(record) => {
                     self.tell_vote(process.number, process.place, &record);

@@ -264,8 +264,8 @@ impl HostsWorld<'_> {
             None => seek.step(news, &mut process.roster, now),
         };
         let found = found.or_else(|| {
-            let begun = process.boot.as_mut()?.take_begun()?;
-            process.roster.hear_of_founders(spindle_core::ViewId(1), &begun.members);
+            let (begun, cards) = process.boot.as_mut()?.take_begun()?;
+            process.roster.hear_of_founders(spindle_core::ViewId(1), &begun.members, cards);
             Some(begun.into())
         });
         process.is_told |= seek.differing(now).is_some();
@@ -300,6 +300,7 @@ impl HostsWorld<'_> {
                 self.begin_learning(process);
                 return Ok(self.now + 1_000);
             }
+            Some(FoundGroup::Founders { .. }) if self.dies_founding(process) => return Ok(u64::MAX),
             Some(FoundGroup::View { incarnation, view }) if self.enter(process, incarnation) => {
                 self.note(|| {
                     format!("process {} is let in to view {} of group {incarnation:032x}", process.number, view.id)

@@ -88,6 +88,20 @@ fn a_member_alone_goes_on_when_it_lets_a_process_in_that_it_does_not_reach() {
     assert!(outcome.violations.is_empty() && outcome.counts.views >= 2, "{outcome:?}");
 }
 
+/// Track record 226: the only process that had the addresses of all founders ended between the decision and
+/// its announcement. The others began the first view, took each other for processes of their own hosts,
+/// and suspected each other for good.
+#[test]
+fn founders_find_each_other_though_the_only_seed_ends_before_it_announces_their_view() {
+    for down_ns in [None, Some(S)] {
+        let places = (0..3).map(|host| ProcessPlace { is_seed: host == 0, ..place(host, 0) });
+        let faults = vec![(0, HostsFault::KillFounding { place: 0, down_ns })];
+        let outcome = play(&HostsScene { faults, calm_ns: 20 * S, ..scene(places.collect(), MS) });
+        assert!(outcome.violations.is_empty() && outcome.united, "{outcome:?}");
+        assert_eq!((outcome.counts.killed_founding, outcome.counts.bootstraps), (1, 1));
+    }
+}
+
 /// At most one seed of 10,000 shows the mutation.
 #[cfg(mutation)]
 #[test]

@@ -3,14 +3,22 @@
 //! A group is reduced to few members. Then a process comes back, and others right after it: they ask
 //! while a view with the first one is being made. Members must notice their ends, although they
 //! never ask again.
+//!
+//! Other scenes kill seeds after they have decided a first view, and before they announce it. A seed sends
+//! the decision to the founders, enters the group on its host, and then announces the view with all
+//! addresses. If it ends in between, only the decision has brought these.
 use super::plan::{HostsFault, MS, S};
-use super::process::ProcessPhase;
+use super::process::{ProcessPhase, SimProcess};
 use super::world::{HostsWorld, ProcessEvent};
 use crate::random::Random;
 use spindle_core::View;
 
 /// The longest time from the begin of a view until a waiting process is killed.
 const KILLED_WITHIN_NS: u64 = 2 * MS;
+
+/// Seeds are killed in scenes of seeds below this. Behind it are four of 6,000 in which the decision, too, is
+/// lost on its way to a founder (`docs/testing/processes.md`).
+const FOUNDING: u64 = 500;
 
 /// Draws the faults of a seed by which processes are killed while they wait. The members of one host
 /// can prove all ends, so the others continue without a majority.
@@ -40,6 +48,16 @@ pub(super) fn drawn(seed: u64, hosts: u32, places: u32, calm_ns: u64) -> Vec<(u6
     faults
 }
 
+/// Draws whether all seeds are killed as a group is created.
+pub(super) fn drawn_founding(seed: u64, is_afar: bool, hosts: u32, seeds: u32) -> Vec<(u64, HostsFault)> {
+    let mut random = Random::new(seed, 35);
+    if seed >= FOUNDING || !is_afar || hosts < 3 || !random.one_in(12) {
+        return vec![];
+    }
+    let mut down = || (!random.one_in(4)).then(|| random.range(MS, 5 * S));
+    (0..seeds).map(|place| (0, HostsFault::KillFounding { place, down_ns: down() })).collect()
+}
+
 impl HostsWorld<'_> {
     /// Kills the processes that a fault of the plan kills while they wait, as `view` begins without
     /// them.
@@ -66,6 +84,28 @@ impl HostsWorld<'_> {
             .is_some_and(|process| matches!(process.phase, ProcessPhase::Seeks(_) | ProcessPhase::Learns(_)));
         let Some(number) = number.filter(|_| waits) else { return };
         self.outcome.counts.killed_waiting += 1;
+        self.die(number, true);
+        self.places[place].is_over |= down_ns.is_none();
+        if let Some(down_ns) = down_ns {
+            let id = Some(self.new_id(place));
+            self.push(self.now + down_ns, ProcessEvent::Start { place, id });
+        }
+    }
+
+    /// Returns true if a fault of the plan kills this process now, as it is to begin the first view of a
+    /// group.
+    pub(super) fn dies_founding(&mut self, process: &mut SimProcess) -> bool {
+        let Some(down_ns) = self.places[process.place].dies_founding.take() else { return false };
+        // The control messages that it has written are on their way.
+        process.phase = ProcessPhase::Out;
+        self.push(self.now, ProcessEvent::KillFounding { process: process.number, down_ns });
+        true
+    }
+
+    /// Kills a process that was to begin the first view of a group.
+    pub(super) fn kill_founding(&mut self, number: usize, down_ns: Option<u64>) {
+        let Some(place) = self.living(number).map(|process| process.place) else { return };
+        self.outcome.counts.killed_founding += 1;
         self.die(number, true);
         self.places[place].is_over |= down_ns.is_none();
         if let Some(down_ns) = down_ns {

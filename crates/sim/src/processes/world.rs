@@ -68,6 +68,8 @@ pub(super) struct PlaceState {
     /// The time until the next process starts, if the current one is killed while it waits for
     /// admission; `Some(None)`: none does.
     pub(super) dies_waiting: Option<Option<u64>>,
+    /// As above, if its process is killed when it is to begin the first view of a group.
+    pub(super) dies_founding: Option<Option<u64>>,
     /// The disk of its logs.
     pub(super) log_disk: PlaceDisk,
     /// True if no process starts here any more.
@@ -496,6 +498,7 @@ impl<'s> HostsWorld<'s> {
             ProcessEvent::Exit { process } => self.exit(process),
             ProcessEvent::LogSynced { process, name } => self.log_synced(process, &name),
             ProcessEvent::LogCut { process, name } => self.log_cut(process, &name),
+            ProcessEvent::KillFounding { process, down_ns } => self.kill_founding(process, down_ns),
             ProcessEvent::KillWaiting { place, down_ns } => self.kill_if_waiting(place, down_ns),
             ProcessEvent::Renamed { address, is_there: true } => drop(self.named.insert(address)),
             // A process may have started at the address again.

@@ -51,7 +51,7 @@ impl ControlPlane {
         if let Some(book) = self.roster.book() {
             bootstrap.step(book.seeds(), now);
         }
-        while let Some((to, message)) = bootstrap.next_message(now) {
+        while let Some((to, message)) = bootstrap.next_message(|process| self.roster.founder_card(process), now) {
             match to {
                 To::Seed(seed) => {
                     let address = self.roster.book().and_then(|book| book.seeds().list().get(seed as usize)).cloned();
@@ -68,8 +68,8 @@ impl ControlPlane {
 
     /// Returns the group that this process has to begin, if it was just created.
     pub(crate) fn take_begun(&mut self) -> Option<InitialView> {
-        let begun = self.bootstrap.as_mut()?.take_begun()?;
-        self.roster.hear_of_founders(spindle_core::ViewId(1), &begun.members);
+        let (begun, cards) = self.bootstrap.as_mut()?.take_begun()?;
+        self.roster.hear_of_founders(spindle_core::ViewId(1), &begun.members, cards);
         Some(begun)
     }
 }

@@ -4,7 +4,7 @@
 //! Control messages are passed by the [`ControlPlane`](crate::control_plane::ControlPlane), which
 //! contains this for as long as the process takes part.
 use crate::data_dir::{DataDir, DataDirError};
-use spindle_core::control::{self, Act, BootstrapRecord, ControlMessage, Incarnation, Me, Setup, To};
+use spindle_core::control::{self, Act, BootstrapRecord, Card, ControlMessage, Incarnation, Me, Setup, To};
 use spindle_core::{Process, Time};
 use std::ops::{Deref, DerefMut};
 use tracing::{error, trace};
@@ -47,10 +47,14 @@ impl BootstrapDriver {
     }
 
     /// Returns the next control message, with its destination. The records that it depends on are
-    /// written first.
-    pub(crate) fn next_message(&mut self, now: Time) -> Option<(To, ControlMessage)> {
+    /// written first. `card_of` returns the card of a process, if it is known.
+    pub(crate) fn next_message(
+        &mut self,
+        card_of: impl Fn(Process) -> Option<Card>,
+        now: Time,
+    ) -> Option<(To, ControlMessage)> {
         loop {
-            match self.inner.next_act()? {
+            match self.inner.next_act(&card_of)? {
                 Act::Send(to, message) => {
                     trace!(target: TARGET, ?to, ?message, "message");
                     return Some((to, message));

@@ -271,7 +271,7 @@ impl ControlPlane {
     /// Returns the view with which this process has to restart its group, if that was just decided.
     pub(crate) fn take_restarted(&mut self) -> Option<RestartView> {
         let begun = self.restart.as_mut()?.take_begun()?;
-        self.roster.hear_of_founders(begun.view.id, &begun.members);
+        self.roster.hear_of_founders(begun.view.id, &begun.members, vec![]);
         Some(begun)
     }
 }

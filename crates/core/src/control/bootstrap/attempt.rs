@@ -221,10 +221,11 @@ impl Bootstrap {
     /// Announces the new group. This process is the first to know that it is created.
     fn announce(&mut self, initial_view: InitialView) {
         let me = self.setup.me;
+        let decided = BootstrapMessage::Decided { initial_view: initial_view.clone(), cards: Vec::new() };
         for process in initial_view.members.iter().filter(|process| **process != me) {
-            self.send(To::Process(*process), BootstrapMessage::Decided { initial_view: initial_view.clone() });
+            self.send(To::Process(*process), decided.clone());
         }
-        self.send_to_seeds(&BootstrapMessage::Decided { initial_view: initial_view.clone() }, false);
+        self.send_to_seeds(&decided, false);
         self.decided(initial_view);
     }
 

@@ -3,6 +3,7 @@
 use super::{Bootstrap, BootstrapMessage, BootstrapOutput, Incarnation, InitialView, SeedState, To};
 use crate::ids::{Process, Time};
 use crate::mutation::mutation;
+use alloc::vec::Vec;
 
 impl Bootstrap {
     /// Notes that a member of this group was found by other means than a message to this state
@@ -105,12 +106,12 @@ impl Bootstrap {
             | BootstrapMessage::Accept { .. } => {
                 if let Some(initial_view) = first.filter(|initial_view| initial_view.members.contains(&from)) {
                     // The sender does not know the outcome yet.
-                    self.send(To::Process(from), BootstrapMessage::Decided { initial_view });
+                    self.send(To::Process(from), BootstrapMessage::Decided { initial_view, cards: Vec::new() });
                 }
                 self.send(To::Process(from), BootstrapMessage::Exists { incarnation: mine });
             }
             BootstrapMessage::Exists { incarnation: theirs }
-            | BootstrapMessage::Decided { initial_view: InitialView { incarnation: theirs, .. } }
+            | BootstrapMessage::Decided { initial_view: InitialView { incarnation: theirs, .. }, .. }
                 if theirs != mine =>
             {
                 self.report_conflict(mine, theirs);

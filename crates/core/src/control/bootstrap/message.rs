@@ -1,9 +1,12 @@
 //! The messages of the bootstrap, and the record that a seed writes to its disk, both as words.
+use crate::control::card_words::{self, put_cards, words_of};
 use crate::ids::{MemberId, Process};
-use crate::limits::MEMBERS_MAX;
+use crate::limits::{BOOTSTRAP_WORDS_MAX, MEMBERS_MAX};
+use crate::wire::Card;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::iter::Peekable;
 
 /// The incarnation of a group, which distinguishes groups with the same name. It is drawn at random
 /// when the group is created.
@@ -101,6 +104,17 @@ pub enum BootstrapMessage {
     Decided {
         /// The decided first view.
         initial_view: InitialView,
+        /// The cards of its members, as far as the driver of the sender knows them and they fit; the
+        /// others come before, as [`Places`](BootstrapMessage::Places). The sender may end before it
+        /// announces the view, and members may have heard of no other member.
+        cards: Vec<Card>,
+    },
+    /// Cards of members of a first view that is decided. [`Decided`](BootstrapMessage::Decided) follows.
+    Places {
+        /// The incarnation of the group.
+        incarnation: Incarnation,
+        /// The cards.
+        cards: Vec<Card>,
     },
     /// The sender is a member of a group.
     Exists {
@@ -141,6 +155,7 @@ const ACCEPT: u64 = 8;
 const ACCEPTED: u64 = 9;
 const DECIDED: u64 = 10;
 const EXISTS: u64 = 11;
+const PLACES: u64 = 12;
 
 impl BootstrapMessage {
     /// Returns the message as words.
@@ -185,9 +200,15 @@ impl BootstrapMessage {
                 out.extend([ACCEPTED, u64::from(*durable)]);
                 put_ballot(&mut out, *ballot);
             }
-            BootstrapMessage::Decided { initial_view } => {
+            BootstrapMessage::Decided { initial_view, cards } => {
                 out.push(DECIDED);
                 put_founding(&mut out, initial_view);
+                put_cards(&mut out, cards);
+            }
+            BootstrapMessage::Places { incarnation, cards } => {
+                out.push(PLACES);
+                put_incarnation(&mut out, *incarnation);
+                put_cards(&mut out, cards);
             }
             BootstrapMessage::Exists { incarnation } => {
                 out.push(EXISTS);
@@ -225,12 +246,40 @@ impl BootstrapMessage {
                 let durable = truth(from)?;
                 BootstrapMessage::Accepted { ballot: ballot(from)?, durable }
             }
-            DECIDED => BootstrapMessage::Decided { initial_view: initial_view(from)? },
+            DECIDED => BootstrapMessage::Decided { initial_view: initial_view(from)?, cards: card_words::cards(from)? },
+            PLACES => BootstrapMessage::Places { incarnation: incarnation(from)?, cards: card_words::cards(from)? },
             EXISTS => BootstrapMessage::Exists { incarnation: incarnation(from)? },
             _ => return None,
         };
         from.is_empty().then_some(message)
     }
+
+    /// Returns the messages that report a decision with these cards, in the order in which they are sent.
+    /// Each fits a control message.
+    pub(in crate::control) fn decided(initial_view: InitialView, cards: Vec<Card>) -> Vec<BootstrapMessage> {
+        let incarnation = initial_view.incarnation;
+        let room = |message: BootstrapMessage| BOOTSTRAP_WORDS_MAX - message.encode().len();
+        let mut cards = cards.into_iter().peekable();
+        let decided = |cards| BootstrapMessage::Decided { initial_view: initial_view.clone(), cards };
+        let last = decided(first_that_fit(&mut cards, room(decided(Vec::new()))));
+        let places = |cards| BootstrapMessage::Places { incarnation, cards };
+        let mut messages = vec![];
+        while cards.peek().is_some() {
+            messages.push(places(first_that_fit(&mut cards, room(places(Vec::new())))));
+        }
+        messages.push(last);
+        messages
+    }
+}
+
+/// Takes the first cards that have at most so many words together.
+fn first_that_fit(cards: &mut Peekable<impl Iterator<Item = Card>>, mut room: usize) -> Vec<Card> {
+    let mut fit = vec![];
+    while let Some(card) = cards.next_if(|card| words_of(card) <= room) {
+        room -= words_of(&card);
+        fit.push(card);
+    }
+    fit
 }
 
 impl BootstrapRecord {

@@ -84,7 +84,7 @@ impl Bootstrap {
         let decided = self.record.accepted.as_ref().filter(|(_, it)| Some(it.incarnation) == self.record.belongs);
         if let Some((_, initial_view)) = decided.filter(|(_, initial_view)| initial_view.members.contains(&from)) {
             let initial_view = initial_view.clone();
-            return self.send(To::Process(from), BootstrapMessage::Decided { initial_view });
+            return self.send(To::Process(from), BootstrapMessage::Decided { initial_view, cards: Vec::new() });
         }
         // A process that can't reach the members learns of them from processes that can.
         let belongs = self.known_group().or(self.record.belongs);

@@ -1,4 +1,7 @@
 use super::*;
+use crate::control::Card;
+use crate::limits::BOOTSTRAP_WORDS_MAX;
+use alloc::format;
 use alloc::vec;
 
 fn process(id: u64) -> Process {
@@ -7,6 +10,14 @@ fn process(id: u64) -> Process {
 
 fn initial_view(count: u64) -> InitialView {
     InitialView { incarnation: Incarnation(u128::MAX - 5), members: (0..count).map(process).collect() }
+}
+
+/// Returns the card of a process, with the longest address and rack that there are if it `is_long`.
+fn card(id: u64, is_long: bool) -> Card {
+    let label = "a".repeat(if is_long { 63 } else { 5 });
+    let address = format!("{label}.{label}.{label}.z{id:0>60}:7411");
+    let rack = is_long.then(|| "r".repeat(64).parse().unwrap());
+    Card { id: MemberId(id), host: id.into(), address: address.parse().unwrap(), rack }
 }
 
 fn samples() -> Vec<BootstrapMessage> {
@@ -22,7 +33,9 @@ fn samples() -> Vec<BootstrapMessage> {
         BootstrapMessage::Pledge { incarnation },
         BootstrapMessage::Accept { ballot, seeds: 1, initial_view: initial_view(2) },
         BootstrapMessage::Accepted { ballot, durable: true },
-        BootstrapMessage::Decided { initial_view: initial_view(MEMBERS_MAX as u64) },
+        BootstrapMessage::Decided { initial_view: initial_view(MEMBERS_MAX as u64), cards: vec![] },
+        BootstrapMessage::Decided { initial_view: initial_view(2), cards: vec![card(0, false), card(1, true)] },
+        BootstrapMessage::Places { incarnation, cards: vec![card(1, true), card(2, false)] },
         BootstrapMessage::Exists { incarnation },
     ]
 }
@@ -41,6 +54,28 @@ fn messages_and_records_survive_the_trip_and_cuts_are_noticed() {
         let words = record.encode();
         assert_eq!(BootstrapRecord::decode(&words).as_ref(), Some(&record));
         assert!((0..words.len()).all(|cut| BootstrapRecord::decode(&words[..cut]).is_none()));
+    }
+}
+
+#[test]
+fn a_decision_of_any_size_comes_with_all_cards() {
+    for (count, is_long, is_one) in [(3, true, true), (80, false, true), (1024, false, false), (1024, true, false)] {
+        let cards: Vec<Card> = (0..count).map(|id| card(id, is_long)).collect();
+        let messages = BootstrapMessage::decided(initial_view(count), cards.clone());
+        assert_eq!(messages.len() == 1, is_one, "{count}: {}", messages.len());
+        let mut told = vec![];
+        for (number, message) in messages.iter().enumerate() {
+            let words = message.encode();
+            assert!(words.len() <= BOOTSTRAP_WORDS_MAX, "{count}: {}", words.len());
+            assert_eq!(BootstrapMessage::decode(&words).as_ref(), Some(message));
+            assert_eq!(number + 1 == messages.len(), matches!(message, BootstrapMessage::Decided { .. }));
+            match message {
+                BootstrapMessage::Decided { cards, .. } | BootstrapMessage::Places { cards, .. } => told.extend(cards),
+                _ => panic!("{message:?}"),
+            }
+        }
+        told.sort_unstable_by_key(|card| card.id);
+        assert!(told.into_iter().eq(&cards), "{count}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The messages of a restart, as words.
 use super::ballot::{RestartBallot, ballot, put_ballot, take_word};
 use super::record::{self, LogOrigin, LogState, LongestLog, RestartView};
+use crate::control::card_words::{cards, put_cards};
 use crate::ids::{Process, ViewId};
 use crate::view::View;
 use crate::wire::Card;
@@ -141,7 +142,7 @@ impl RestartMessage {
                 put_ballot(&mut out, *ballot);
                 out.push(base.0);
                 record::put_longest(&mut out, logs);
-                record::put_cards(&mut out, cards);
+                put_cards(&mut out, cards);
             }
             RestartMessage::Behind { base, promised } => {
                 out.extend([BEHIND, base.0]);
@@ -194,7 +195,7 @@ impl RestartMessage {
                 ballot: ballot(from)?,
                 base: ViewId(take_word(from)?),
                 logs: record::longest(from)?,
-                cards: record::cards(from)?,
+                cards: cards(from)?,
             },
             BEHIND => RestartMessage::Behind { base: ViewId(take_word(from)?), promised: ballot(from)? },
             ACCEPT => {

@@ -1,12 +1,11 @@
 //! The record of a member for a restart, the value of the agreement, and both as words.
 use super::ballot::{RestartBallot, ballot, put_ballot, take_word};
+use crate::control::card_words::bytes;
 use crate::ids::{MemberId, Position, Process, ViewId};
-use crate::limits::{ADDRESS_BYTES_MAX, MEMBERS_MAX, NAME_BYTES_MAX, SUBGROUPS_MAX};
+use crate::limits::{MEMBERS_MAX, NAME_BYTES_MAX, SUBGROUPS_MAX};
 use crate::membership::Ballot;
-use crate::membership::proposal::{encode_bytes, encode_name};
+use crate::membership::proposal::encode_name;
 use crate::view::View;
-use crate::wire::Card;
-use crate::wire::bytes::{Reader, Writer};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec;
@@ -91,8 +90,6 @@ pub struct RestartRecord {
     pub accepted: Option<(RestartBallot, RestartView)>,
 }
 
-/// The most bytes of a card: an address, and the fields of fixed size with a rack.
-const CARD_BYTES_MAX: usize = 2 * ADDRESS_BYTES_MAX;
 /// The most origins of one log that a record keeps.
 const ORIGINS_MAX: usize = 8;
 /// The version of the encoding.
@@ -271,13 +268,6 @@ pub(super) fn flag(from: &mut &[u64]) -> Option<bool> {
     }
 }
 
-fn bytes(from: &mut &[u64], most: usize) -> Option<Vec<u8>> {
-    let length = usize::try_from(take_word(from)?).ok().filter(|length| *length <= most)?;
-    let mut bytes: Vec<u8> = from.split_off(..length.div_ceil(8))?.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let padding = bytes.split_off(length);
-    padding.iter().all(|byte| *byte == 0).then_some(bytes)
-}
-
 fn name(from: &mut &[u64]) -> Option<String> {
     String::from_utf8(bytes(from, NAME_BYTES_MAX)?).ok()
 }
@@ -350,25 +340,6 @@ pub(super) fn longest(from: &mut &[u64]) -> Option<Vec<LongestLog>> {
         Some(LongestLog { state, holders })
     };
     (0..count(from, SUBGROUPS_MAX)?).map(|_| one(from)).collect()
-}
-
-pub(super) fn put_cards(out: &mut Vec<u64>, cards: &[Card]) {
-    out.push(cards.len() as u64);
-    for card in cards {
-        let mut bytes = Writer::default();
-        card.put(&mut bytes);
-        encode_bytes(&bytes.0, out);
-    }
-}
-
-pub(super) fn cards(from: &mut &[u64]) -> Option<Vec<Card>> {
-    let card = |from: &mut &[u64]| {
-        let bytes = bytes(from, CARD_BYTES_MAX)?;
-        let mut reader = Reader(&bytes);
-        let card = Card::read(&mut reader).ok()?;
-        reader.end().ok().map(|()| card)
-    };
-    (0..count(from, MEMBERS_MAX)?).map(|_| card(from)).collect()
 }
 
 pub(super) fn put_process(out: &mut Vec<u64>, process: Process) {

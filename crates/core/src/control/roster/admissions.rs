@@ -3,6 +3,7 @@
 //! From its first view on an id belongs to one process, which is identified by its nonce. Other
 //! processes with the id are forgotten.
 use super::Roster;
+use crate::control::Card;
 use crate::ids::{MemberId, Process, ViewId};
 use crate::view::View;
 use alloc::vec::Vec;
@@ -12,14 +13,41 @@ impl<W> Roster<W> {
     /// id.
     ///
     /// With that address, this process would dial the earlier process for as long as the first view
-    /// lasts, and take the founder for another process. Others report the founder's address.
-    pub fn hear_of_founders(&mut self, view: ViewId, founders: &[Process]) {
+    /// lasts, and take the founder for another process. Others report the founder's address, in `cards`
+    /// or in an announcement of the view.
+    pub fn hear_of_founders(&mut self, view: ViewId, founders: &[Process], cards: Vec<Card>) {
         for process in founders.iter().copied() {
             self.note_admitted(view, process);
             let is_another = self.founders.get(&process.id).is_some_and(|known| *known != process.nonce);
             if let Some(book) = self.book.as_mut().filter(|_| is_another && process.id != self.me.id) {
                 book.forget(process.id);
             }
+        }
+        for card in cards {
+            let founder = founders.iter().find(|process| process.id == card.id);
+            if let Some(process) = founder.filter(|process| self.needs_card(**process, &card)) {
+                self.learn(card);
+                self.founders.insert(process.id, process.nonce);
+            }
+        }
+    }
+
+    /// True if `card`, as another process has sent it, is a better source for the place of `process` than
+    /// what this process knows of it.
+    fn needs_card(&self, process: Process, card: &Card) -> bool {
+        let Some(book) = &self.book else { return false };
+        let is_known = self.founders.get(&process.id) == Some(&process.nonce) && !book.is_unknown(process.id);
+        let is_here = self.processes.is_near(process.id) && self.processes.nonce(process.id) == Some(process.nonce);
+        process.id != self.me.id && !is_known && !(is_here && card.host != self.host())
+    }
+
+    /// Returns the card of a process that creates the group, if it is known.
+    pub fn founder_card(&self, process: Process) -> Option<Card> {
+        let book = self.book.as_ref()?;
+        match process == self.as_process() {
+            true => Some(book.card().clone()),
+            false if self.founders.get(&process.id) == Some(&process.nonce) => book.card_of(process.id).cloned(),
+            false => None,
         }
     }
 
@@ -88,7 +116,7 @@ mod tests {
     use super::super::tests::{ask, me};
     use super::*;
     use crate::control::Instance;
-    use crate::control::{Address, Birth, Book, Card, ControlMessage, HostProcess, Me, RosterOrder, ViewAnnouncement};
+    use crate::control::{Address, Birth, Book, ControlMessage, HostProcess, Me, RosterOrder, ViewAnnouncement};
     use crate::ids::Time;
     use crate::view::View;
     use alloc::string::ToString;
@@ -112,6 +140,7 @@ mod tests {
             roster.hear_of_founders(
                 ViewId(1),
                 &[Process { id: MemberId(1), nonce: 9 }, Process { id: MemberId(3), nonce }],
+                Vec::new(),
             );
             assert_eq!(roster.is_far(MemberId(3)), known, "founder {nonce}");
             // Another founder reports where it is.
@@ -239,6 +268,46 @@ mod tests {
         }
     }
 
+    /// A card that came from the founder itself counts more than one that another process has sent.
+    #[test]
+    fn the_cards_of_founders_are_learned_unless_they_are_known() {
+        let card = |id: u64, host: u128, name: &str| Card {
+            id: MemberId(id),
+            host,
+            address: alloc::format!("{name}:1").parse().unwrap(),
+            rack: None,
+        };
+        let book =
+            Book::new(card(1, 1, "a"), crate::control::Seeds::new(Vec::new(), None, card(1, 1, "a").address), true);
+        let mut roster: Roster<()> = Roster::new(me(1), 1, Some(book));
+        let says = |id, nonce| ControlMessage::Bootstrap {
+            from: MemberId(id),
+            pid: id as u32,
+            birth: Birth::default(),
+            nonce,
+            config: 0,
+            clock: 0,
+            words: Vec::new(),
+        };
+        // Process 2 is known, process 3 is another one by now, process 4 is on this host, and of process 5
+        // nothing is known.
+        roster.hear(says(2, 8), Some((card(2, 2, "b"), 2)), &[], Time(0));
+        roster.hear(says(3, 8), Some((card(3, 3, "c"), 3)), &[], Time(0));
+        roster.hear(says(4, 8), None, &[], Time(0));
+        let founder = |id, nonce| Process { id: MemberId(id), nonce };
+        let founders = [founder(1, 1), founder(2, 8), founder(3, 9), founder(4, 8), founder(5, 8)];
+        assert_eq!(roster.founder_card(founders[0]), Some(card(1, 1, "a")));
+        assert_eq!(roster.founder_card(founders[1]), Some(card(2, 2, "b")));
+        assert_eq!([2, 3, 4].map(|at| roster.founder_card(founders[at])), [None, None, None]);
+        let cards = [(1, "x"), (2, "x"), (3, "new"), (4, "x"), (5, "e"), (6, "f")].map(|(id, name)| card(id, 9, name));
+        roster.hear_of_founders(ViewId(1), &founders, cards.to_vec());
+        let known = [1, 2, 3, 4, 5, 6].map(|id| {
+            roster.book().unwrap().far(MemberId(id)).map_or_else(alloc::string::String::new, ToString::to_string)
+        });
+        assert_eq!(known, ["", "b:1", "new:1", "", "e:1", ""]);
+        assert_eq!(roster.founder_card(founders[4]), Some(card(5, 9, "e")));
+    }
+
     /// A process with the id of a dead founder may have asked before this process heard of the
     /// bootstrap.
     #[test]
@@ -249,6 +318,7 @@ mod tests {
         roster.hear_of_founders(
             ViewId(1),
             &[Process { id: MemberId(1), nonce: 1 }, Process { id: MemberId(3), nonce: 33 }],
+            Vec::new(),
         );
         let members: Vec<MemberId> = [1, 3].map(MemberId).to_vec();
         roster.expect_first(&View { id: ViewId(1), members, nonvoters: Vec::new(), subgroups: Default::default() });

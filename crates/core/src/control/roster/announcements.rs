@@ -168,14 +168,14 @@ mod tests {
             let card = Card { id: MemberId(3), host: 1, address: "b:1".parse().unwrap(), rack: None };
             roster.hear(message.clone(), (host != 1).then_some((card, 8)), &[], Time(0));
             assert_eq!(is_watched(&mut roster), host == 1);
-            roster.hear_of_founders(ViewId(1), &founders);
+            roster.hear_of_founders(ViewId(1), &founders, Vec::new());
             roster.expect_first(&view);
             roster.message_of(&view)
         });
         for (host, (message, attachment)) in hosts.into_iter().zip(&mut told) {
             let mut roster: Roster<()> = Roster::new(me(2), 5, book(2, 1));
             roster.set_incarnation(7);
-            roster.hear_of_founders(ViewId(1), &founders);
+            roster.hear_of_founders(ViewId(1), &founders, Vec::new());
             roster.expect_first(&view);
             let card = Card { id: MemberId(1), host, address: "a:1".parse().unwrap(), rack: None };
             roster.hear(message.clone(), (host != 1).then_some((card, 8)), attachment, Time(0));
@@ -293,11 +293,11 @@ mod tests {
         for (host, watches) in [(1, Some(103)), (9, None)] {
             let mut far = roster(2, 2);
             far.hear(ask(33, 103), Some((card(3, 1), 3)), &[], Time(0));
-            far.hear_of_founders(ViewId(1), &[Process { id: MemberId(3), nonce: 33 }]);
+            far.hear_of_founders(ViewId(1), &[Process { id: MemberId(3), nonce: 33 }], Vec::new());
             // Another process with its id asks after the bootstrap.
             let mut later = roster(2, 2);
             later.hear(ask(34, 104), Some((card(3, 1), 4)), &[], Time(0));
-            later.hear_of_founders(ViewId(1), &[Process { id: MemberId(3), nonce: 33 }]);
+            later.hear_of_founders(ViewId(1), &[Process { id: MemberId(3), nonce: 33 }], Vec::new());
             for (teller, watches) in [(&mut far, watches), (&mut later, None)] {
                 teller.expect_first(&view);
                 while teller.next_order().is_some() {}

@@ -1,11 +1,11 @@
 //! The clocks of the processes that ask for admission, compared with that of this process.
 use super::Roster;
-use crate::clock::{ClockAhead, ClockSkew, ShownTime};
+use crate::clock::{ClockAhead, ClockSkew, DISAGREES_FOR, ShownTime};
 use crate::control::{ControlMessage, Refusal};
-use crate::ids::MemberId;
+use crate::ids::{MemberId, Time};
 use crate::limits::JOINS_MAX;
 use crate::mutation::mutation;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 use tracing::warn;
 
@@ -19,12 +19,13 @@ pub(super) struct Clocks {
     now: u64,
     /// The largest difference from the clock of a process that asks, in ns. `None`: any.
     max_ns: Option<u64>,
-    /// Processes whose last request was refused for their clock.
-    refused: BTreeSet<MemberId>,
-    /// How many requests were.
+    /// Processes whose last request was refused for their clock: how their clock and that of this process
+    /// differ, and the time.
+    refused: BTreeMap<MemberId, (ClockSkew, Time)>,
+    /// How many requests were refused.
     refusals: u64,
-    /// Whether a process has asked with a clock that agrees with that of this one.
-    has_agreed: bool,
+    /// Processes whose last request had a clock that agrees with that of this one.
+    agreed: BTreeSet<MemberId>,
 }
 
 impl Clocks {
@@ -66,16 +67,24 @@ impl<W> Roster<W> {
 
     /// INV-CLOCK-BOUND: refuses a process whose clock, when it asked, differs too much from that of this
     /// one. Returns whether it did.
-    pub(super) fn refuses_clock(&mut self, from: MemberId, ours: u64) -> bool {
+    pub(super) fn refuses_clock(&mut self, from: MemberId, ours: u64, now: Time) -> bool {
         let clocks = &mut self.clocks;
         let theirs = clocks.now;
         let is_beyond = |max_ns: &u64| ours.abs_diff(theirs) > *max_ns && !mutation!(SkewAdmitted);
         let Some(max_ns) = clocks.max_ns.filter(is_beyond).filter(|_| ours != 0 && theirs != 0) else {
             clocks.refused.remove(&from);
-            clocks.has_agreed |= ours != 0;
+            if ours != 0 && clocks.agreed.len() < JOINS_MAX {
+                clocks.agreed.insert(from);
+            }
             return false;
         };
-        if clocks.refused.len() < JOINS_MAX && clocks.refused.insert(from) {
+        clocks.agreed.remove(&from);
+        if clocks.refused.len() >= JOINS_MAX {
+            clocks.refused.retain(|_, (_, at)| now.since(*at) < DISAGREES_FOR);
+        }
+        let mirrored = ClockSkew { member: from, theirs: ours, ours: theirs, max_ns, is_running: false };
+        let has_room = clocks.refused.len() < JOINS_MAX || clocks.refused.contains_key(&from);
+        if has_room && clocks.refused.insert(from, (mirrored, now)).is_none() {
             let (ours, theirs) = (ShownTime(ours), ShownTime(theirs));
             warn!(target: TARGET, member = from.0, clock = %ours, here = %theirs, max_ns, "refused: its clock is too far off");
         }
@@ -85,9 +94,16 @@ impl<W> Roster<W> {
         true
     }
 
-    /// Whether a process has asked for admission with a clock that agrees with that of this one.
-    pub(in crate::control) fn has_agreed(&self) -> bool {
-        self.clocks.has_agreed
+    /// Returns the processes whose clocks agreed with that of this one when they asked last.
+    pub(in crate::control) fn agreed_clocks(&self) -> &BTreeSet<MemberId> {
+        &self.clocks.agreed
+    }
+
+    /// Returns the processes that this one has refused for their clocks not long ago. Each has the clock of
+    /// the other process as `theirs`.
+    pub(in crate::control) fn refused_clocks(&self, now: Time) -> impl Iterator<Item = ClockSkew> {
+        let refused = self.clocks.refused.values();
+        refused.filter(move |(_, at)| now.since(*at) < DISAGREES_FOR).map(|(skew, _)| *skew)
     }
 
     /// Whether a refusal for the clock of this process holds.
@@ -101,7 +117,6 @@ mod tests {
     use super::super::tests::{ask, me};
     use super::*;
     use crate::control::RosterOrder;
-    use crate::ids::Time;
 
     const MAX: Duration = Duration::from_nanos(5);
 
@@ -136,13 +151,18 @@ mod tests {
             let refused = refusal(&mut roster, false, ours);
             let skew = ClockSkew { member: MemberId(1), theirs: 100, ours, max_ns: 5, is_running: false };
             assert_eq!(refused, is_refused.then_some(skew));
+            let mirrored = ClockSkew { member: MemberId(2), theirs: ours, ours: 100, ..skew };
+            assert!(roster.refused_clocks(Time(0)).eq(is_refused.then_some(mirrored)), "{ours}");
+            assert_eq!(roster.refused_clocks(Time(0) + DISAGREES_FOR).count(), 0);
             assert_eq!(
                 (roster.take_news().len(), roster.clock_refusals()),
                 (usize::from(!is_refused), is_refused.into())
             );
+            assert_eq!(roster.agreed_clocks().len(), usize::from(!is_refused && ours != 0), "{ours}");
             // With a clock that was set right it may ask again.
             assert_eq!(refusal(&mut roster, false, 101), None);
-            assert_eq!((roster.take_news().len(), roster.clocks.refused.contains(&MemberId(2))), (1, false));
+            assert_eq!(roster.agreed_clocks().len(), 1);
+            assert_eq!((roster.take_news().len(), roster.clocks.refused.contains_key(&MemberId(2))), (1, false));
         }
         assert_eq!(refusal(&mut roster(1, 100), true, 1), None, "an observer sends nothing");
         let ahead = ClockAhead { clock: 106, now: 100, max_ns: 5 };

@@ -64,7 +64,7 @@ impl<W> Roster<W> {
                 let near = self.book.as_ref().zip(address).filter(|_| !has_card);
                 let near = near.map(|(book, address)| Card { id: from, host: book.card().host, address, rack });
                 let id_conflict = id_conflict.or_else(|| self.hear_from(near?, true, now));
-                if !observer && id_conflict.is_none() && self.refuses_clock(from, clock) {
+                if !observer && id_conflict.is_none() && self.refuses_clock(from, clock, now) {
                     return;
                 }
                 // A new process may have the address of a dead one, which is a member until the
@@ -88,7 +88,7 @@ impl<W> Roster<W> {
             // A process with a duplicate id is not the process that is known by this id.
             ControlMessage::Bootstrap { from, pid, birth, nonce, config, clock, words }
                 // A process whose clock is wrong creates no group, and still learns of one.
-                if id_conflict.is_none() && (!self.refuses_clock(from, clock) || says_member) =>
+                if id_conflict.is_none() && (!self.refuses_clock(from, clock, now) || says_member) =>
             {
                 if !self.takes_part {
                     self.founders.insert(from, nonce);

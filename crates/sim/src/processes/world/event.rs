@@ -30,6 +30,11 @@ pub(in crate::processes) enum ProcessEvent {
         place: usize,
         down_ns: Option<u64>,
     },
+    /// A process is killed that was to begin the first view of a group.
+    KillFounding {
+        process: usize,
+        down_ns: Option<u64>,
+    },
     Messages {
         process: usize,
         near: Near,

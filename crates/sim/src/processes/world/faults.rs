@@ -71,6 +71,7 @@ impl<'s> HostsWorld<'s> {
             HostsFault::DiskCopied { place } => self.places[place as usize].log_disk.keep_copy(),
             HostsFault::DiskLost { place } => self.places[place as usize].log_disk.is_lost = true,
             HostsFault::KillWaiting { place, down_ns } => self.places[place as usize].dies_waiting = Some(down_ns),
+            HostsFault::KillFounding { place, down_ns } => self.places[place as usize].dies_founding = Some(down_ns),
             HostsFault::Leave { place, down_ns } => {
                 let at = place as usize;
                 self.places[at].is_over |= down_ns.is_none();
