@@ -14,6 +14,7 @@ use crate::checkers::Invariant;
 use spindle_core::control::{Act, ControlEvent, ControlMessage, Me, Purpose, RosterOrder, To};
 use spindle_core::ids::CLIENT_IDS_FROM;
 use spindle_core::{MemberId, Time, ViewId};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The time within which a control message to a process of this host arrives.
@@ -431,10 +432,7 @@ impl HostsWorld<'_> {
         process.roster.unreached(unreached);
         let outbox = &process.outbox;
         process.roster.forget_the_deaf(|id| outbox.iter().any(|(to, _)| *to == id), Time(self.now));
-        if process.outbox.is_empty() {
-            return u64::MAX;
-        }
-        process.tries.values().map(|(at, _)| *at).min().unwrap_or(u64::MAX)
+        next_try(process.outbox.iter().map(|(to, _)| *to), &process.tries)
     }
 
     fn note_missing(&self, process: &mut SimProcess, ids: &[MemberId]) {
@@ -497,5 +495,25 @@ impl HostsWorld<'_> {
             process.roster.set_incarnation(random.max(1));
         }
         standing
+    }
+}
+
+/// Returns the time of the next attempt to reach one of these addressees. Others may have a pause, too: their
+/// control messages were dropped.
+fn next_try(addressees: impl Iterator<Item = MemberId>, tries: &BTreeMap<MemberId, (u64, u64)>) -> u64 {
+    addressees.filter_map(|id| tries.get(&id)).map(|(at, _)| *at).min().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a member was woken at one instant without end, because control messages to one process had been
+    /// dropped after an attempt, and others waited for a later attempt (seed 8309).
+    #[test]
+    fn a_pause_for_dropped_control_messages_wakes_no_sender() {
+        let tries = [(MemberId(2), (4 * MS, 4 * MS)), (MemberId(3), (2 * MS, 2 * MS))].into();
+        assert_eq!(next_try([MemberId(2), MemberId(2)].into_iter(), &tries), 4 * MS);
+        assert_eq!(next_try([].into_iter(), &tries), u64::MAX);
     }
 }

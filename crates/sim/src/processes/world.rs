@@ -354,15 +354,9 @@ impl<'s> HostsWorld<'s> {
     }
 
     pub(super) fn run(mut self) -> ProcessesOutcome {
-        while let Some(Reverse(QueuedEvent { at, event, .. })) = self.events.pop() {
-            self.now = at;
-            self.outcome.counts.events += 1;
-            let happened = match self.outcome.counts.events > EVENTS_MAX {
-                true => BOUNDED.broken("the run does not end".into()),
-                false => self.happen(event),
-            };
-            if let Err(violation) = happened {
-                self.outcome.violations.push(Violation { at, ..violation });
+        while let Some(Reverse(event)) = self.events.pop() {
+            if let Err(violation) = self.play(event) {
+                self.outcome.violations.push(violation);
                 break;
             }
             if self.is_done {
@@ -385,13 +379,21 @@ impl<'s> HostsWorld<'s> {
         while let Some(Reverse(entry)) = self.events.peek()
             && entry.at <= until
         {
-            let Some(Reverse(QueuedEvent { at, event, .. })) = self.events.pop() else { break };
-            self.now = at;
-            self.outcome.counts.events += 1;
-            self.happen(event).map_err(|violation| Violation { at, ..violation })?;
+            let Some(Reverse(event)) = self.events.pop() else { break };
+            self.play(event)?;
         }
         self.now = self.now.max(until);
         Ok(())
+    }
+
+    fn play(&mut self, QueuedEvent { at, event, .. }: QueuedEvent) -> Checked {
+        self.now = at;
+        self.outcome.counts.events += 1;
+        let happened = match self.outcome.counts.events > EVENTS_MAX {
+            true => BOUNDED.broken("the run does not end".into()),
+            false => self.happen(event),
+        };
+        happened.map_err(|violation| Violation { at, ..violation })
     }
 
     /// Ends all faults of a story now. From now on applications send at random.
