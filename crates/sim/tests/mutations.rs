@@ -37,13 +37,16 @@ const SEARCHED: [Mutation; 12] = [
 /// Mutations that no seed shows: either too few seeds of whole processes do, or none does because
 /// processes of the simulator do not hang for ever. Tests in `crates/core/src/control/install.rs`,
 /// `crates/core/src/control/clock_refusals.rs`,
+/// `crates/core/src/control/founder.rs`, `crates/core/src/control/book.rs`,
 /// `crates/core/src/control/seek.rs`, `crates/core/src/control/member/tests.rs`,
 /// `crates/core/src/control/roster/places.rs`, `crates/core/tests/engine.rs`,
 /// `crates/core/tests/moves.rs`, `crates/core/src/control/catch_up/tests.rs`,
 /// `crates/core/src/control/restart/tests.rs` and
 /// `crates/sim/src/processes/tests.rs` find them.
-const TESTED: [Mutation; 24] = [
+const TESTED: [Mutation; 26] = [
     Mutation::OneClockCounts,
+    Mutation::GoneFound,
+    Mutation::ConflictsBelieved,
     Mutation::RestartCutsBack,
     Mutation::GivenKeyAdopted,
     Mutation::WaitersAdopted,

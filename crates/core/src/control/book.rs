@@ -375,4 +375,12 @@ mod tests {
                 && !book.is_id_conflict(&card(3, "c:1"), true, false, NOW)
         );
     }
+
+    #[cfg(mutation)]
+    #[test]
+    #[ignore = "wants a process of its own: cargo xtask mutations"]
+    fn mutations_of_addresses_fail_their_test() {
+        use crate::mutation::{Mutation, failure};
+        failure(Mutation::ConflictsBelieved, a_process_that_asks_keeps_its_id_for_a_while);
+    }
 }

@@ -263,4 +263,12 @@ mod tests {
         founder.forget(MemberId(2));
         assert_eq!(founder.settle(ME), (vec![ME], false));
     }
+
+    #[cfg(mutation)]
+    #[test]
+    #[ignore = "wants a process of its own: cargo xtask mutations"]
+    fn mutations_of_founders_fail_their_test() {
+        use crate::mutation::{Mutation, failure};
+        failure(Mutation::GoneFound, all_that_wait_are_told_before_the_group_is_founded);
+    }
 }

@@ -102,6 +102,30 @@ fn founders_find_each_other_though_the_only_seed_ends_before_it_announces_their_
     }
 }
 
+/// Two processes of a host wait for a third. One of them is killed before the third starts.
+#[test]
+fn a_process_that_has_ended_creates_no_group_with_others() {
+    let at = |start_ns| ProcessPlace { is_seed: false, ..place(0, start_ns) };
+    let kill = (S, HostsFault::Kill { place: 1, down_ns: None, renamed: false });
+    let places = [0, 0, 2 * S, 8 * S].map(at).to_vec();
+    let outcome = play(&HostsScene { is_afar: false, faults: vec![kill], calm_ns: 10 * S, ..scene(places, MS) });
+    assert!(outcome.violations.is_empty() && outcome.united, "{outcome:?}");
+    // All members of the first view live.
+    assert_eq!((outcome.counts.bootstraps, outcome.counts.views), (1, 0), "{outcome:?}");
+}
+
+/// No seed of 10,000 shows the mutation.
+#[cfg(mutation)]
+#[test]
+#[ignore = "wants a process of its own: cargo xtask mutations"]
+fn mutations_of_founders_fail_their_test() {
+    use spindle_core::mutation::{Mutation, activate};
+    activate(Some(Mutation::GoneFound));
+    let held = std::panic::catch_unwind(a_process_that_has_ended_creates_no_group_with_others);
+    activate(None);
+    assert!(held.is_err(), "the test passes, whatever the bug");
+}
+
 /// At most one seed of 10,000 shows the mutation.
 #[cfg(mutation)]
 #[test]
