@@ -23,6 +23,9 @@ const VIEW_MAX: Duration = Duration::from_secs(45);
 const NAMED_MAX: Duration = Duration::from_secs(20);
 /// How long to wait until the others restart without the one that stays away, if they can.
 const GOES_ON_MAX: Duration = Duration::from_secs(4);
+/// How long a view between hosts lasts at most that has admitted a member of another host. The next one makes
+/// that a voter, and until then the group may need each of the others.
+const VOTERS_AFTER: Duration = Duration::from_millis(5500);
 /// How long all processes may take to finish.
 const FINISH_MAX: Duration = Duration::from_secs(100);
 /// How long a restart waits for a member without a record before the operator gives it up.
@@ -176,6 +179,15 @@ impl<'a> DisksRound<'a> {
         self.one_view()?;
         self.run(Duration::from_millis(life.before_ms))?;
         let ms = Duration::from_millis;
+        if matches!(
+            life.event,
+            LifeEvent::Restart { .. }
+                | LifeEvent::RestartOld { .. }
+                | LifeEvent::Stop { .. }
+                | LifeEvent::StopAndKill { .. }
+        ) {
+            self.all_vote()?;
+        }
         match life.event {
             LifeEvent::Run(length) => self.run(ms(length)),
             LifeEvent::KillInStart(_) => Ok(()),
@@ -420,7 +432,22 @@ impl<'a> DisksRound<'a> {
         self.seats.iter_mut().for_each(Seat::forget_newer);
         self.lost.clear();
         self.tally.view_ms.push(begin.elapsed().as_millis() as u64);
-        self.note(format!("all are in view {}", self.view.unwrap_or(0)));
+        self.note(format!("all are in view {}", self.view.unwrap_or_default()));
+        Ok(())
+    }
+
+    /// Waits until the group can do without any one of its members.
+    fn all_vote(&mut self) -> Result<()> {
+        let (mut view, mut since) = (self.view, Instant::now());
+        while self.plan.hosts.is_some() && since.elapsed() < VOTERS_AFTER {
+            self.tick()?;
+            let common = self.common_view();
+            if common.is_none() || common != view {
+                (view, since) = (common, Instant::now());
+            }
+            sleep(TICK);
+        }
+        self.view = view;
         Ok(())
     }
 

@@ -439,6 +439,32 @@ fn members_that_may_be_known_as_dead_do_not_count_for_a_restart_without_others()
     }
 }
 
+/// A member lives in the view that the others have lost, and can decide nothing alone. It answers each of them.
+#[test]
+fn a_member_that_lives_and_waits_in_vain_does_not_hold_up_the_others() {
+    let mut cluster = Cluster::new();
+    for id in 1..=3 {
+        cluster.start(id, apart(id), vec![log(7, 9)], &[]);
+    }
+    cluster.run(1_000);
+    let begun = |cluster: &Cluster, id| cluster.begun.get(&MemberId(id)).map(|value: &RestartView| value.view.id);
+    assert_eq!([1, 2, 3].map(|id| begun(&cluster, id)), [Some(ViewId(2)); 3]);
+    // Two of them are started again.
+    for id in 1..=2 {
+        let record = RestartRecord { hosts: vec![11, 12, 13], ..cluster.disks[&MemberId(id)].clone() };
+        cluster.begun.remove(&MemberId(id));
+        cluster.start(id, record, vec![log(7, 9)], &[]);
+    }
+    for id in [1, 3] {
+        cluster.processes.get_mut(&MemberId(id)).unwrap().0.set_leads(true);
+    }
+    let patience = PATIENCE.as_millis() as u64;
+    cluster.run(patience - 500);
+    assert_eq!([1, 2].map(|id| begun(&cluster, id)), [None; 2]);
+    cluster.run(6_000);
+    assert_eq!([1, 2].map(|id| begun(&cluster, id)), [Some(ViewId(3)); 2]);
+}
+
 #[test]
 fn a_view_that_was_accepted_while_the_group_ran_is_finished_first() {
     // Members 1 and 3 may have decided it, and begun it. It is on the disk of member 1.
