@@ -8,9 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use tracing::info;
 
+/// How long a process that ends waits for its disk before it ends without an end notice.
+const END_NOTICE_MAX: Duration = Duration::from_secs(1);
 /// The tracing target of logs.
 const TARGET: &str = "spindle::log";
 /// The directory of the logs in the data directory.
@@ -119,8 +122,8 @@ impl OldLogs {
     /// and returns whether it may say so. It may not if it has voted in a restart as a process that has not.
     pub(crate) fn write_end_notice(&mut self) -> bool {
         let has_voted = self.record.promised != RestartBallot::default();
-        self.record.said_last
-            || !has_voted && self.write(&RestartRecord { said_last: true, ..self.record.clone() }).is_ok()
+        let said = RestartRecord { said_last: true, ..self.record.clone() };
+        self.record.said_last || !has_voted && write_soon(&self.writer, said)
     }
 
     /// Notes the last record of a log that gets more, with a clock that is no earlier than that of the record.
@@ -235,6 +238,14 @@ fn has_records(store: &mut Store, disk: &FileDisk) -> Result<bool, Error> {
 pub(crate) fn write(store: &mut Store, record: &RestartRecord) -> Result<(), Error> {
     let bytes: Vec<u8> = record.encode().into_iter().flat_map(u64::to_le_bytes).collect();
     store.journal().put(RECORD, &bytes)
+}
+
+/// Writes the record of a member that ends, and returns whether it is on disk. A disk that hangs holds the process
+/// for a second.
+pub(crate) fn write_soon(writer: &Writer, record: RestartRecord) -> bool {
+    let (written, result) = mpsc::channel();
+    let order = move |store: &mut Store| _ = written.send(write(store, &record).is_ok());
+    writer.post(order) && result.recv_timeout(END_NOTICE_MAX) == Ok(true)
 }
 
 /// Reads the record of a member; `None` if none was written.

@@ -151,7 +151,8 @@ impl Membership {
     /// Notes that the acceptance of a ballot is on this member's disk.
     pub(crate) fn note_persisted(&mut self, ballot: Ballot) {
         self.stirred = true;
-        self.on_disk = self.on_disk.max(Some(ballot));
+        // What this member has not accepted is of another view.
+        self.on_disk = self.on_disk.max(Some(ballot).filter(|_| Some(ballot) <= self.accepted));
     }
 
     /// Acts as an acceptor whose votes count once they are on its disk: shows the newest one.

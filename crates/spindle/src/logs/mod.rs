@@ -7,7 +7,7 @@
 use crate::config::Terms;
 use crate::control_plane::ControlPlane;
 use crate::error::{Ended, JoinError, LogEnds};
-use crate::old_logs::{DIRECTORY, OldLog, position, version, write};
+use crate::old_logs::{DIRECTORY, OldLog, position, version, write, write_soon};
 use crate::shared::{Notices, lock};
 use retention::{PRUNE_EVERY, Pruning};
 use spindle_core::control::{Incarnation, LogState, RestartRecord};
@@ -15,7 +15,7 @@ use spindle_core::{Ballot, MemberId, Position, View, ViewId};
 use spindle_log::{DataDirectory, Error, FileDisk, Identity, Outcome, PayloadKind, Store, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tracing::{debug, warn};
 
@@ -53,8 +53,6 @@ pub(crate) use subgroup_log::SubgroupLog;
 
 /// The tracing target of logs.
 const TARGET: &str = "spindle::log";
-/// How long a process that ends waits for its disk before it ends without an end notice.
-const END_NOTICE_MAX: Duration = Duration::from_secs(1);
 
 /// The thread that writes the logs of this member.
 pub(crate) struct Logs {
@@ -238,7 +236,8 @@ impl Logs {
     pub(crate) fn record(&mut self, view: &View, hosts: Vec<u128>) {
         self.record.learn(view.clone(), hosts, self.me);
         self.share_origins();
-        self.awaited.view = self.order_next();
+        // A vote in the view before means nothing in this one, whose ballots begin anew.
+        self.awaited = AwaitedOrders { view: self.order_next(), ..AwaitedOrders::default() };
     }
 
     /// Orders to write to the disk that this member has accepted `view` on these hosts, if that
@@ -271,9 +270,7 @@ impl Logs {
     /// Returns whether it is on disk.
     fn write_end_notice(&mut self) -> bool {
         self.record.said_last = true;
-        let (record, (written, result)) = (self.record.clone(), mpsc::channel());
-        let order = move |store: &mut Store| _ = written.send(write(store, &record).is_ok());
-        self.writer.as_ref().is_some_and(|writer| writer.post(order)) && result.recv_timeout(END_NOTICE_MAX) == Ok(true)
+        self.writer.as_ref().is_some_and(|writer| write_soon(writer, self.record.clone()))
     }
 
     /// Whether what this process has [said](Self::say_last) is on disk.
@@ -370,8 +367,19 @@ impl Logs {
         }
     }
 
+    /// Notes what is written, if more was ordered.
+    ///
+    /// # Errors
+    /// [`Ended::Log`]: it will not be.
+    pub(crate) fn look_after_record(&mut self) -> Result<(), Ended> {
+        if self.unordered || self.waiting.is_some() {
+            self.written()?;
+        }
+        Ok(())
+    }
+
     /// Orders to write the record again, if the thread had no room for the order.
-    pub(crate) fn write_record(&mut self) {
+    fn write_record(&mut self) {
         if self.unordered {
             self.order();
         }

@@ -1,4 +1,4 @@
-//! The data that a member keeps for observers.
+//! The data that a member keeps for observers, and its votes.
 use super::*;
 use crate::Config;
 use crate::control_plane::tests::{Hosts, PATIENCE, view};
@@ -49,4 +49,23 @@ fn when_the_last_observer_has_gone_what_was_kept_for_it_is_free() {
     assert!(kept(&node) > 0);
     drop(observer);
     until(&mut node, "all of it to be free", &|node: &Node| kept(node) == 0);
+}
+
+/// A member whose disk is slow learns of a decision before its vote is on disk.
+#[test]
+fn a_vote_in_a_view_that_has_ended_does_not_count_in_the_next() {
+    let data_dir = std::env::temp_dir().join(format!("spindle-stale-vote-{}", std::process::id()));
+    let mut config = Config { data_dir: Some(data_dir.clone()), ..Config::new("g", 1) };
+    config.subgroups[0].durability = crate::Durability::Logged { copies: 1 };
+    std::fs::create_dir_all(data_dir.join("member-1")).unwrap();
+    let mut node = config.local().unwrap().remove(0);
+    let logs = node.logs.as_mut().unwrap();
+    let (ballot, hosts) = (spindle_core::Ballot { round: 1, leader: Rank(0) }, vec![1]);
+    logs.accept(ballot, view(2, &[1]), hosts.clone());
+    assert_eq!(logs.take_accepted().unwrap(), Some(ballot), "no disk matters on one host");
+    logs.accept(ballot, view(2, &[1]), hosts.clone());
+    logs.record(&view(2, &[1]), hosts);
+    assert_eq!(logs.take_accepted().unwrap(), None);
+    drop(node);
+    std::fs::remove_dir_all(data_dir).unwrap();
 }

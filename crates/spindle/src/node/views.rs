@@ -61,9 +61,7 @@ impl Node {
             worked |= self.member.is_leaving() && self.go();
             self.connect_late();
         }
-        if let Some(logs) = &mut self.logs {
-            logs.write_record();
-        }
+        self.logs.as_mut().map_or(Ok(()), Logs::look_after_record).map_err(|ended| self.broken(ended))?;
         let catches_up = self.catch_up()?;
         let Node { handles, member, fabric, older, .. } = self;
         let homes = Homes { newest: fabric, older };

@@ -115,10 +115,12 @@ impl RestartRecord {
 
     /// True if fewer than all members of the view may be a [restart quorum](super::quorum). Only then have votes
     /// for the next view, and end notices, to be on disk. On one host all members know of each death, so that no
-    /// member may be absent; and two voters are no majority without each other.
+    /// member may be absent; and two voters are no majority without each other. Members without a vote may be
+    /// absent anyway.
     pub fn has_smaller_quorums(&self) -> bool {
         let voters = self.view.ranks().filter(|rank| self.view.is_voter(*rank)).count();
-        voters > 2 && self.hosts.iter().any(|host| *host == 0 || *host != self.hosts[0])
+        !self.view.nonvoters.is_empty()
+            || voters > 2 && self.hosts.iter().any(|host| *host == 0 || *host != self.hosts[0])
     }
 
     /// Notes that this member has accepted `view` under a ballot of the agreement that ends its view.

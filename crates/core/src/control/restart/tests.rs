@@ -313,7 +313,7 @@ fn a_view_begins_when_a_majority_has_it_on_disk() {
     let base = view(1, &[1, 2, 3]);
     let process = |id| Process { id: MemberId(id), nonce: id as u32 };
     let record = first(base.clone(), MemberId(1), true);
-    let (me, lost) = (process(1), BTreeSet::new());
+    let (me, lost) = (Process { id: MemberId(1), nonce: 1 }, BTreeSet::new());
     let setup = RestartSetup { me, record, logs: vec![], lost, host: HOST, patience: PATIENCE };
     let mut leader = Restart::new(setup, Time(0));
     leader.set_leads(true);
@@ -488,7 +488,7 @@ fn a_view_that_was_accepted_while_the_group_ran_is_finished_first() {
 #[test]
 fn a_log_that_is_longer_than_asked_gets_nothing() {
     let process = |id: u64| Process { id: MemberId(id), nonce: id as u32 };
-    let (me, lost) = (process(1), BTreeSet::new());
+    let (me, lost) = (Process { id: MemberId(1), nonce: 1 }, BTreeSet::new());
     let setup = RestartSetup { me, record: apart(1), logs: vec![log(9, 9)], lost, host: HOST, patience: PATIENCE };
     let mut restart = Restart::new(setup, Time(0));
     let (ballot, leader) = (RestartBallot { round: 1, leader: MemberId(2), nonce: 2 }, process(2));
@@ -507,4 +507,30 @@ fn a_log_that_is_longer_than_asked_gets_nothing() {
         }
         assert_eq!(asked, is_asked, "to record {last}");
     }
+}
+
+#[test]
+fn without_smaller_quorums_all_members_are_needed() {
+    let mut smaller = 0;
+    for (members, hosts, votes) in (1..=4u32).flat_map(|n| (0..16).flat_map(move |h| (1..16).map(move |v| (n, h, v)))) {
+        let ids: Vec<u64> = (1..=u64::from(members)).collect();
+        let mut base = view(1, &ids);
+        base.nonvoters = (0..members).filter(|rank| votes >> rank & 1 == 0).map(Rank).collect();
+        if base.nonvoters.len() == ids.len() {
+            continue;
+        }
+        let on = (0..members).map(|rank| 1 + (hosts >> rank & 1)).collect();
+        let record = RestartRecord::first(base, on, MemberId(1), true);
+        let (me, lost) = (Process { id: MemberId(1), nonce: 1 }, BTreeSet::new());
+        let has_smaller = record.has_smaller_quorums();
+        let setup = RestartSetup { me, record, logs: vec![], lost, host: HOST, patience: PATIENCE };
+        let restart = Restart::new(setup, Time(0));
+        let all = (1u32 << members) - 1;
+        let is_enough = |here: u32| restart.is_enough(|id| here >> (id.0 - 1) & 1 == 1, |_| false);
+        assert!(is_enough(all));
+        let found = (0..all).any(is_enough);
+        assert!(has_smaller || !found, "{:?}", restart.record());
+        smaller += u32::from(found);
+    }
+    assert!(smaller > 0);
 }
