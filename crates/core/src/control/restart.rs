@@ -287,6 +287,21 @@ impl Restart {
         self.advance();
     }
 
+    /// Notes that a process restarts.
+    fn see(&mut self, from: Process) {
+        let is_new = self.here.get(&from.id).is_none_or(|here| here.process != from);
+        if self.here.len() < 2 * MEMBERS_MAX || self.here.contains_key(&from.id) {
+            self.here.insert(from.id, Here { process: from, heard: self.now });
+        }
+        if is_new {
+            if from != self.setup.me && self.record.view.rank_of(from.id).is_some() {
+                self.arrived = self.now;
+            }
+            // The disk of this member has the promises of its earlier process.
+            self.forget_answers(from.id);
+        }
+    }
+
     /// Takes in a message of another process.
     pub fn hear(&mut self, from: Process, message: RestartMessage, now: Time) {
         self.at(now);
@@ -299,20 +314,10 @@ impl Restart {
             }
             return;
         }
-        // A process that has begun the view lives, and restarts nothing. It may wait for others in vain.
-        let has_begun = matches!(&message, RestartMessage::Decided { value, .. } if value.members.contains(&from));
-        let is_new = has_begun || self.here.get(&from.id).is_none_or(|here| here.process != from);
-        if has_begun {
-            self.here.remove(&from.id);
-        } else if self.here.len() < 2 * MEMBERS_MAX || self.here.contains_key(&from.id) {
-            self.here.insert(from.id, Here { process: from, heard: self.now });
-        }
-        if is_new {
-            if !has_begun && from != self.setup.me && self.record.view.rank_of(from.id).is_some() {
-                self.arrived = self.now;
-            }
-            // The disk of this member has the promises of its earlier process.
-            self.forget_answers(from.id);
+        // A process that has begun a view lives, and restarts nothing. It only answers with the decision, and may wait
+        // for others in vain.
+        if !matches!(message, RestartMessage::Decided { .. }) {
+            self.see(from);
         }
         match message {
             RestartMessage::Hello { base } => {
