@@ -113,7 +113,7 @@ impl RestartRecord {
         RestartRecord { view, hosts, said_last: false, origins, promised, accepted }
     }
 
-    /// True if fewer than all members of the view may be a [restart quorum](super::quorum). Only then have votes
+    /// True if fewer than all members of the view may be a restart quorum (`quorum.rs`). Only then have votes
     /// for the next view, and end notices, to be on disk. On one host all members know of each death, so that no
     /// member may be absent; and two voters are no majority without each other. Members without a vote may be
     /// absent anyway.
