@@ -151,7 +151,7 @@ impl Membership {
     /// Notes that the acceptance of a ballot is on this member's disk.
     pub(crate) fn note_persisted(&mut self, ballot: Ballot) {
         self.stirred = true;
-        // What this member has not accepted is of another view.
+        // A ballot that this member has not accepted is of another view.
         self.on_disk = self.on_disk.max(Some(ballot).filter(|_| Some(ballot) <= self.accepted));
     }
 

@@ -84,12 +84,7 @@ impl HostsWorld<'_> {
             .is_some_and(|process| matches!(process.phase, ProcessPhase::Seeks(_) | ProcessPhase::Learns(_)));
         let Some(number) = number.filter(|_| waits) else { return };
         self.outcome.counts.killed_waiting += 1;
-        self.die(number, true);
-        self.places[place].is_over |= down_ns.is_none();
-        if let Some(down_ns) = down_ns {
-            let id = Some(self.new_id(place));
-            self.push(self.now + down_ns, ProcessEvent::Start { place, id });
-        }
+        self.kill_for(number, place, down_ns);
     }
 
     /// Returns true if a fault of the plan kills this process now, as it is to begin the first view of a
@@ -106,6 +101,11 @@ impl HostsWorld<'_> {
     pub(super) fn kill_founding(&mut self, number: usize, down_ns: Option<u64>) {
         let Some(place) = self.living(number).map(|process| process.place) else { return };
         self.outcome.counts.killed_founding += 1;
+        self.kill_for(number, place, down_ns);
+    }
+
+    /// Kills a process. Another one starts at its place after a while, if there is one.
+    fn kill_for(&mut self, number: usize, place: usize, down_ns: Option<u64>) {
         self.die(number, true);
         self.places[place].is_over |= down_ns.is_none();
         if let Some(down_ns) = down_ns {

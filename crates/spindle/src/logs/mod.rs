@@ -245,17 +245,24 @@ impl Logs {
     pub(crate) fn accept(&mut self, ballot: Ballot, view: View, hosts: Vec<u128>) {
         let matters = self.record.has_smaller_quorums();
         self.record.accept(ballot, view, hosts);
-        self.awaited.vote = Some((if matters { self.order_next() } else { 0 }, ballot));
+        self.awaited.vote = Some((self.order_if(matters), ballot));
     }
 
     /// Orders to write to the disk that this process writes nothing more to the others, once, if that
-    /// [matters](RestartRecord::has_smaller_quorums).
-    pub(crate) fn say_last(&mut self) {
-        if self.awaited.end_notice.is_none() {
-            let matters = self.record.has_smaller_quorums();
-            self.record.said_last = matters;
-            self.awaited.end_notice = Some(if matters { self.order_next() } else { 0 });
-        }
+    /// [matters](RestartRecord::has_smaller_quorums). Returns whether it may say so.
+    ///
+    /// # Errors
+    /// [`Ended::Log`]: it will not be on disk.
+    pub(crate) fn say_last(&mut self) -> Result<bool, Ended> {
+        let order = match self.awaited.end_notice {
+            Some(order) => order,
+            None => {
+                self.record.said_last = self.record.has_smaller_quorums();
+                self.order_if(self.record.said_last)
+            }
+        };
+        self.awaited.end_notice = Some(order);
+        Ok(order <= self.written()?)
     }
 
     /// Writes to the disk that this process, which ends, writes nothing more to the others, in a group that may
@@ -273,15 +280,6 @@ impl Logs {
         self.writer.as_ref().is_some_and(|writer| write_soon(writer, self.record.clone()))
     }
 
-    /// Whether what this process has [said](Self::say_last) is on disk.
-    ///
-    /// # Errors
-    /// [`Ended::Log`]: it will not be.
-    pub(crate) fn has_said_last(&mut self) -> Result<bool, Ended> {
-        let written = self.written()?;
-        Ok(self.awaited.end_notice.is_some_and(|order| order <= written))
-    }
-
     /// Returns the ballot that was [accepted](Self::accept) last, once, when that is on disk.
     ///
     /// # Errors
@@ -289,6 +287,12 @@ impl Logs {
     pub(crate) fn take_accepted(&mut self) -> Result<Option<Ballot>, Ended> {
         let written = self.written()?;
         Ok(self.awaited.vote.take_if(|(order, _)| *order <= written).map(|(_, ballot)| ballot))
+    }
+
+    /// Orders to write the record if that matters. Returns the number of the order, which is 0 if it does not: it
+    /// counts as carried out.
+    fn order_if(&mut self, matters: bool) -> u64 {
+        if matters { self.order_next() } else { 0 }
     }
 
     /// Orders to write the record, and returns the number of the order.

@@ -157,17 +157,11 @@ impl Node {
         if let Ok(Some(ballot)) = accepted {
             engine.note_persisted_acceptance(ballot);
         }
-        let written = match engine.wants_end_notice() {
-            true => {
-                logs.say_last();
-                logs.has_said_last()
-            }
-            false => Ok(false),
-        };
-        if let Ok(true) = written {
+        let may_say_last = if engine.wants_end_notice() { logs.say_last() } else { Ok(false) };
+        if let Ok(true) = may_say_last {
             engine.allow_end_notice();
         }
-        accepted.and(written).map(drop).map_err(|ended| self.broken(ended))
+        accepted.and(may_say_last).map(drop).map_err(|ended| self.broken(ended))
     }
 
     /// Shows the next view to the others: this member's memory for it, and to joiners the view itself.
