@@ -1,12 +1,15 @@
 //! Messages of logged subgroups that no ring holds: longer than a segment, and than the queue of the log.
 mod common;
+#[path = "common/logged.rs"]
+mod logged;
 
 use common::Scratch;
+use logged::read_log;
 use spindle::{
     Batch, Config, Durability, Handler, LogSettings, LoggedExtent, MemberId, Node, Poll, Position, Publisher, Receipt,
     ReplayedMessage, SendError, Subgroup, SubgroupId, ViewId,
 };
-use spindle_log::{DataDirectory, Disk, FileDisk, LoggedMessage, Version, open_read_only, verify};
+use spindle_log::{Disk, FileDisk, Version, open_read_only, verify};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -65,16 +68,9 @@ fn logged(scratch: &Scratch, members: u32, id: u64) -> Config {
 
 /// Reads all records of a log whose every byte is intact: version, clock, sender, message.
 fn read(scratch: &Scratch, id: u64) -> Vec<(Version, u64, u64, Seen)> {
-    let dir = scratch.0.join(format!("member-{id}/log"));
-    let disk: Arc<dyn Disk> = Arc::new(FileDisk::read_only(&dir).unwrap());
-    let number = DataDirectory::find(&*disk, "ledger").unwrap().unwrap();
-    let (readers, _) = open_read_only(&disk, number, &mut |_| {}).unwrap();
-    let (mut reader, mut records) = (readers.reader(), vec![]);
-    while let Some(record) = reader.next().unwrap() {
-        let message = LoggedMessage::parse(record.payload).unwrap();
-        records.push((record.version, record.clock, message.sender, seen(message.payload)));
-    }
-    records
+    read_log(&scratch.0.join(format!("member-{id}/log")), "ledger", |version, clock, message| {
+        (version, clock, message.sender, seen(message.payload))
+    })
 }
 
 fn poll_until(nodes: &mut [(Node, Given)], mut done: impl FnMut(&[(Node, Given)]) -> bool) {

@@ -1,16 +1,18 @@
 //! Logged subgroups: what members deliver is on their disks, in order, and a receipt says when.
 mod common;
+#[path = "common/logged.rs"]
+mod logged;
 
 use common::Scratch;
+use logged::read_log;
 use spindle::{
     Batch, Change, Config, Durability, Ended, Handler, JoinError, LogSettings, MemberId, Node, NotDurable, Publisher,
     Receipt, Rule, SendError, Subgroup, SubgroupId, SubgroupSpec,
 };
-use spindle_log::{DataDirectory, FileDisk, LoggedMessage, open_read_only};
+use spindle_log::LoggedMessage;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -82,17 +84,10 @@ type Logged = ((u64, u64), u64, u64, Vec<u8>);
 
 /// The durable records of a log in their order.
 fn read(dir: &Path, name: &str) -> Vec<Logged> {
-    let disk: Arc<dyn spindle_log::Disk> = Arc::new(FileDisk::read_only(dir).unwrap());
-    let number = DataDirectory::find(&*disk, name).unwrap().unwrap();
-    let (readers, _) = open_read_only(&disk, number, &mut |_| {}).unwrap();
-    let mut reader = readers.reader();
-    let mut records = vec![];
-    while let Some(record) = reader.next().unwrap() {
-        let LoggedMessage { sender, time, payload } = LoggedMessage::parse(record.payload).unwrap();
-        assert!(time <= record.clock);
-        records.push(((record.version.epoch, record.version.sequence), record.clock, sender, payload.to_vec()));
-    }
-    records
+    read_log(dir, name, |version, clock, LoggedMessage { sender, time, payload }| {
+        assert!(time <= clock);
+        ((version.epoch, version.sequence), clock, sender, payload.to_vec())
+    })
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! A group whose processes have all ended restarts from its logs.
 mod common;
+#[path = "common/logged.rs"]
+mod logged;
 
 use common::Scratch;
+use logged::read_log;
 use spindle::{
     Batch, BootstrapProgress, Config, Durability, Group, Handler, JoinError, LogSettings, LoggedExtent, MemberId, Node,
     Position, Publisher, ReplayedMessage, Subgroup, SubgroupId, ViewId,
 };
 use spindle_core::control::RestartRecord;
-use spindle_log::{DataDirectory, Disk, FileDisk, LoggedMessage, Store, open_read_only};
+use spindle_log::{DataDirectory, FileDisk, Store};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -94,16 +97,9 @@ fn log_dir(scratch: &Scratch, id: u64) -> PathBuf {
 
 /// The messages in the log of a member, with their epochs.
 fn read(scratch: &Scratch, id: u64) -> Vec<(u64, String)> {
-    let disk: Arc<dyn Disk> = Arc::new(FileDisk::read_only(log_dir(scratch, id)).unwrap());
-    let number = DataDirectory::find(&*disk, "ledger").unwrap().unwrap();
-    let (readers, _) = open_read_only(&disk, number, &mut |_| {}).unwrap();
-    let mut reader = readers.reader();
-    let mut records = vec![];
-    while let Some(record) = reader.next().unwrap() {
-        let message = LoggedMessage::parse(record.payload).unwrap();
-        records.push((record.version.epoch, String::from_utf8(message.payload.to_vec()).unwrap()));
-    }
-    records
+    read_log(&log_dir(scratch, id), "ledger", |version, _, message| {
+        (version.epoch, String::from_utf8(message.payload.to_vec()).unwrap())
+    })
 }
 
 #[test]

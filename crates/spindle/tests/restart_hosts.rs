@@ -1,18 +1,19 @@
 //! Groups with logs whose hosts do not all come back. A host is a runtime directory here, and the network is
 //! loopback. Members are processes, so that they can be killed.
 mod common;
+#[path = "common/logged.rs"]
+mod logged;
 
 use common::Scratch;
+use logged::read_log;
 use spindle::{
     Address, Batch, Config, Durability, Handler, LogSettings, LoggedExtent, MemberId, Network, Position,
     ReplayedMessage, Subgroup, SubgroupId, ViewChange, ViewId,
 };
-use spindle_log::{DataDirectory, Disk, FileDisk, LoggedMessage, open_read_only};
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -202,6 +203,18 @@ fn start(scratch: &Scratch, ids: &[u64]) -> Vec<Member> {
     ids.iter().map(|id| Member::start(scratch, *id, 3)).collect()
 }
 
+/// Waits until each is in a view of these members, and returns the ids of the views.
+fn wait_for_views(members: &mut [Member], of: &str) -> Vec<u64> {
+    members.iter_mut().map(|member| member.wait_for_view(of)).collect()
+}
+
+/// Three members have created the group.
+fn begin(scratch: &Scratch) -> Vec<Member> {
+    let mut members = start(scratch, &[1, 2, 3]);
+    wait_for_views(&mut members, "1 2 3");
+    members
+}
+
 fn finish(members: Vec<Member>) {
     let mut members = members;
     members.iter_mut().for_each(|member| member.order("end finished"));
@@ -216,17 +229,9 @@ fn kill_all(members: Vec<Member>) {
 
 /// The messages in the log of a member, which does not run, with their versions.
 fn read(scratch: &Scratch, id: u64) -> Vec<(u64, u64, String)> {
-    let disk: Arc<dyn Disk> = Arc::new(FileDisk::read_only(scratch.0.join(format!("data-{id}/log"))).unwrap());
-    let number = DataDirectory::find(&*disk, "ledger").unwrap().unwrap();
-    let (readers, _) = open_read_only(&disk, number, &mut |_| {}).unwrap();
-    let mut reader = readers.reader();
-    let mut records = vec![];
-    while let Some(record) = reader.next().unwrap() {
-        let message = LoggedMessage::parse(record.payload).unwrap();
-        let text = String::from_utf8(message.payload.to_vec()).unwrap();
-        records.push((record.version.epoch, record.version.sequence, text));
-    }
-    records
+    read_log(&scratch.0.join(format!("data-{id}/log")), "ledger", |version, _, message| {
+        (version.epoch, version.sequence, String::from_utf8(message.payload.to_vec()).unwrap())
+    })
 }
 
 fn texts(records: &[(u64, u64, String)]) -> Vec<&str> {
@@ -236,19 +241,18 @@ fn texts(records: &[(u64, u64, String)]) -> Vec<&str> {
 #[test]
 fn a_group_restarts_without_a_host_that_stays_away_and_admits_it_later() {
     let scratch = Scratch::new("restart-hosts-away");
-    let mut members = start(&scratch, &[1, 2, 3]);
-    members.iter_mut().for_each(|member| _ = member.wait_for_view("1 2 3"));
+    let mut members = begin(&scratch);
     members[0].send("first");
     members[2].send("second");
     kill_all(members);
 
     let mut members = start(&scratch, &[1, 2]);
-    let views: Vec<u64> = members.iter_mut().map(|member| member.wait_for_view("1 2")).collect();
+    let views = wait_for_views(&mut members, "1 2");
     // No operator has given up a member, so no era begins.
     assert_eq!(views, [2, 2]);
     members[1].send("third");
     members.extend(start(&scratch, &[3]));
-    members.iter_mut().for_each(|member| _ = member.wait_for_view("1 2 3"));
+    wait_for_views(&mut members, "1 2 3");
     members[2].send("fourth");
     finish(members);
     let all = read(&scratch, 1);
@@ -260,8 +264,7 @@ fn a_group_restarts_without_a_host_that_stays_away_and_admits_it_later() {
 #[test]
 fn members_that_have_said_that_they_end_do_not_restart_without_one_that_may_have_continued() {
     let scratch = Scratch::new("restart-hosts-said");
-    let mut members = start(&scratch, &[1, 2, 3]);
-    members.iter_mut().for_each(|member| _ = member.wait_for_view("1 2 3"));
+    let mut members = begin(&scratch);
     members[0].send("first");
     let mut third = members.pop().unwrap();
     // It learns of both ends at once, so that no view has the third member and one of the two.
@@ -276,7 +279,7 @@ fn members_that_have_said_that_they_end_do_not_restart_without_one_that_may_have
     let views = members.iter_mut().map(|member| member.wait_for("view", WAITS));
     assert_eq!(views.collect::<Vec<_>>(), [None, None]);
     members.extend(start(&scratch, &[3]));
-    members.iter_mut().for_each(|member| _ = member.wait_for_view("1 2 3"));
+    wait_for_views(&mut members, "1 2 3");
     members[1].send("second");
     finish(members);
     let all = read(&scratch, 3);
@@ -288,32 +291,30 @@ fn members_that_have_said_that_they_end_do_not_restart_without_one_that_may_have
 #[test]
 fn a_group_that_has_finished_restarts_with_all_its_members() {
     let scratch = Scratch::new("restart-hosts-finished");
-    let mut members = start(&scratch, &[1, 2, 3]);
-    members[0].wait_for_view("1 2 3");
+    let mut members = begin(&scratch);
     members[0].send("first");
     finish(members);
 
     let mut members = start(&scratch, &[2, 3]);
     assert_eq!(members[0].wait_for("view", WAITS), None);
     members.extend(start(&scratch, &[1]));
-    members.iter_mut().for_each(|member| assert_eq!(member.wait_for_view("1 2 3"), 2));
+    assert!(wait_for_views(&mut members, "1 2 3").iter().all(|view| *view == 2));
     members[2].send("second");
     // One that is killed while the others live, and its host with it.
     members.remove(0).kill();
-    members.iter_mut().for_each(|member| _ = member.wait_for_view("1 3"));
+    wait_for_views(&mut members, "1 3");
     finish(members);
 }
 
 #[test]
 fn one_host_of_three_does_not_restart_alone() {
     let scratch = Scratch::new("restart-hosts-alone");
-    let mut members = start(&scratch, &[1, 2, 3]);
-    members.iter_mut().for_each(|member| _ = member.wait_for_view("1 2 3"));
+    let mut members = begin(&scratch);
     members[0].send("first");
     kill_all(members);
     let mut members = start(&scratch, &[1]);
     assert_eq!(members[0].wait_for("view", WAITS), None);
     members.extend(start(&scratch, &[3]));
-    members.iter_mut().for_each(|member| assert_eq!(member.wait_for_view("1 3"), 2));
+    assert!(wait_for_views(&mut members, "1 3").iter().all(|view| *view == 2));
     finish(members);
 }

@@ -114,16 +114,24 @@ fn a_process_that_has_ended_creates_no_group_with_others() {
     assert_eq!((outcome.counts.bootstraps, outcome.counts.views), (1, 0), "{outcome:?}");
 }
 
+/// Runs a test with a mutation, which has to make it fail. A process has one active mutation.
+#[cfg(mutation)]
+fn fails_with(bug: spindle_core::mutation::Mutation, test: fn()) {
+    use spindle_core::mutation::activate;
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    activate(Some(bug));
+    let held = std::panic::catch_unwind(test);
+    activate(None);
+    assert!(held.is_err(), "the test passes, whatever the bug");
+}
+
 /// No seed of 10,000 shows the mutation.
 #[cfg(mutation)]
 #[test]
 #[ignore = "wants a process of its own: cargo xtask mutations"]
 fn mutations_of_founders_fail_their_test() {
-    use spindle_core::mutation::{Mutation, activate};
-    activate(Some(Mutation::GoneFound));
-    let held = std::panic::catch_unwind(a_process_that_has_ended_creates_no_group_with_others);
-    activate(None);
-    assert!(held.is_err(), "the test passes, whatever the bug");
+    fails_with(spindle_core::mutation::Mutation::GoneFound, a_process_that_has_ended_creates_no_group_with_others);
 }
 
 /// At most one seed of 10,000 shows the mutation.
@@ -131,11 +139,10 @@ fn mutations_of_founders_fail_their_test() {
 #[test]
 #[ignore = "wants a process of its own: cargo xtask mutations"]
 fn mutations_of_admission_fail_their_test() {
-    use spindle_core::mutation::{Mutation, activate};
-    activate(Some(Mutation::FarJoinersVote));
-    let held = std::panic::catch_unwind(a_member_alone_goes_on_when_it_lets_a_process_in_that_it_does_not_reach);
-    activate(None);
-    assert!(held.is_err(), "the test passes, whatever the bug");
+    fails_with(
+        spindle_core::mutation::Mutation::FarJoinersVote,
+        a_member_alone_goes_on_when_it_lets_a_process_in_that_it_does_not_reach,
+    );
 }
 
 /// Regression: the end of the connection that reports a death raised a suspicion at once, although

@@ -42,6 +42,10 @@ fn enter(record: &mut RestartRecord, view: View, me: u64) {
     record.enter(view, hosts, MemberId(me));
 }
 
+fn process(id: u64) -> Process {
+    Process { id: MemberId(id), nonce: id as u32 }
+}
+
 fn log(sequence: u64, clock: u64) -> LogState {
     let last = Some(Position { epoch: ViewId(1), sequence });
     LogState { name: "all".to_string(), last, clock }
@@ -311,9 +315,8 @@ fn a_view_that_was_accepted_is_decided_by_the_next_leader() {
 #[test]
 fn a_view_begins_when_a_majority_has_it_on_disk() {
     let base = view(1, &[1, 2, 3]);
-    let process = |id| Process { id: MemberId(id), nonce: id as u32 };
     let record = first(base.clone(), MemberId(1), true);
-    let (me, lost) = (Process { id: MemberId(1), nonce: 1 }, BTreeSet::new());
+    let (me, lost) = (process(1), BTreeSet::new());
     let setup = RestartSetup { me, record, logs: vec![], lost, host: HOST, patience: PATIENCE };
     let mut leader = Restart::new(setup, Time(0));
     leader.set_leads(true);
@@ -487,8 +490,7 @@ fn a_view_that_was_accepted_while_the_group_ran_is_finished_first() {
 /// had.
 #[test]
 fn a_log_that_is_longer_than_asked_gets_nothing() {
-    let process = |id: u64| Process { id: MemberId(id), nonce: id as u32 };
-    let (me, lost) = (Process { id: MemberId(1), nonce: 1 }, BTreeSet::new());
+    let (me, lost) = (process(1), BTreeSet::new());
     let setup = RestartSetup { me, record: apart(1), logs: vec![log(9, 9)], lost, host: HOST, patience: PATIENCE };
     let mut restart = Restart::new(setup, Time(0));
     let (ballot, leader) = (RestartBallot { round: 1, leader: MemberId(2), nonce: 2 }, process(2));
@@ -521,7 +523,7 @@ fn without_smaller_quorums_all_members_are_needed() {
         }
         let on = (0..members).map(|rank| 1 + (hosts >> rank & 1)).collect();
         let record = RestartRecord::first(base, on, MemberId(1), true);
-        let (me, lost) = (Process { id: MemberId(1), nonce: 1 }, BTreeSet::new());
+        let (me, lost) = (process(1), BTreeSet::new());
         let has_smaller = record.has_smaller_quorums();
         let setup = RestartSetup { me, record, logs: vec![], lost, host: HOST, patience: PATIENCE };
         let restart = Restart::new(setup, Time(0));
