@@ -82,7 +82,7 @@ impl ControlSocket {
     /// [`RendezvousError::IdInUse`], [`RendezvousError::IdReserved`], or what the system refuses.
     pub fn open(dir: &RuntimeDir, group: &GroupName, id: MemberId) -> Result<ControlSocket, RendezvousError> {
         let place = GroupFiles::new(dir, group);
-        let control_socket = again_if_it_vanishes(dir, || {
+        let control_socket = again_if_it_vanishes(|| {
             let lock = lock_briefly(&place)?;
             Self::bind_member(&place, id, &lock, false)
         })?;
@@ -101,7 +101,7 @@ impl ControlSocket {
     /// What the system refuses.
     pub fn client(dir: &RuntimeDir, group: &GroupName) -> Result<ControlSocket, RendezvousError> {
         let place = GroupFiles::new(dir, group);
-        again_if_it_vanishes(dir, || {
+        again_if_it_vanishes(|| {
             let lock = lock_briefly(&place)?;
             let taken = place.addressees()?;
             let id = smallest_free(CLIENT_IDS_FROM, &taken);
@@ -120,7 +120,7 @@ impl ControlSocket {
     pub fn client_as(dir: &RuntimeDir, group: &GroupName, id: MemberId) -> Result<ControlSocket, RendezvousError> {
         assert!(id.0 >= CLIENT_IDS_FROM, "{id} is no client's");
         let place = GroupFiles::new(dir, group);
-        again_if_it_vanishes(dir, || Self::bind(&place, id, &lock_briefly(&place)?, false))
+        again_if_it_vanishes(|| Self::bind(&place, id, &lock_briefly(&place)?, false))
     }
 
     /// Returns whether `id` is a live member, by its name that outlives the directory. False where
@@ -172,7 +172,7 @@ impl ControlSocket {
     /// In a group without members, if this is a [client](Self::client).
     pub fn create(&self, deadline: Instant, cancelled: &AtomicBool) -> Result<CreateOutcome, RendezvousError> {
         let place = &self.spot.place;
-        again_if_it_vanishes(&place.dir, || {
+        again_if_it_vanishes(|| {
             let lock = place.lock(deadline, cancelled)?;
             self.create_under(&lock, place.census(&lock)?)
         })
@@ -195,7 +195,7 @@ impl ControlSocket {
     #[must_use = "a group that was superseded must not be entered"]
     pub fn enter(&self, incarnation: u128) -> Result<bool, RendezvousError> {
         let place = &self.spot.place;
-        again_if_it_vanishes(&place.dir, || {
+        again_if_it_vanishes(|| {
             let lock = lock_briefly(place)?;
             let last = lock.incarnation()?;
             if last != Some(incarnation) {
@@ -223,7 +223,7 @@ impl ControlSocket {
     #[must_use = "a group that lives must not be entered so"]
     pub fn restart(&self, incarnation: u128) -> Result<bool, RendezvousError> {
         let place = &self.spot.place;
-        again_if_it_vanishes(&place.dir, || {
+        again_if_it_vanishes(|| {
             let lock = lock_briefly(place)?;
             if place.census(&lock)?.members.iter().any(|id| *id != self.id) {
                 return Ok(false);
@@ -248,7 +248,7 @@ impl ControlSocket {
     #[must_use = "a group that was superseded must not be entered"]
     pub fn enter_afar(&self, incarnation: u128) -> Result<bool, RendezvousError> {
         let place = &self.spot.place;
-        again_if_it_vanishes(&place.dir, || {
+        again_if_it_vanishes(|| {
             let lock = lock_briefly(place)?;
             if lock.incarnation()? != Some(incarnation) {
                 let may_enter = match place.key.are_of(incarnation)? {
@@ -462,15 +462,14 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Runs an action under the lock, and repeats it if the directory is removed meanwhile.
+/// Runs an action under the lock, and repeats it if files that it makes are removed meanwhile, with
+/// or without their directory.
 pub(super) fn again_if_it_vanishes<T>(
-    dir: &RuntimeDir,
     mut attempt: impl FnMut() -> Result<T, RendezvousError>,
 ) -> Result<T, RendezvousError> {
     for _ in 0..VANISHES_MAX {
         match attempt() {
-            Err(RendezvousError::Io { source, .. })
-                if source.kind() == io::ErrorKind::NotFound && !dir.is_current() => {}
+            Err(RendezvousError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             done => return done,
         }
     }

@@ -43,7 +43,7 @@ pub fn found_or_find(
     cancelled: &AtomicBool,
 ) -> Result<Role, RendezvousError> {
     let place = GroupFiles::new(dir, group);
-    let role = again_if_it_vanishes(dir, || {
+    let role = again_if_it_vanishes(|| {
         let lock = place.lock(deadline, cancelled)?;
         let census = place.brief_census(&lock)?;
         let given = id.is_none();

@@ -34,6 +34,19 @@ mod watching;
 const BOUND: Duration = Duration::from_secs(60);
 const REGION: u64 = 4096;
 
+/// Makes an address and its mark again. Returns whether there is a new socket. A child that another
+/// test is starting may hold a copy of the group's lock for a moment, and
+/// [`restore`](ControlSocket::restore) waits for no lock.
+fn restore(control_socket: &mut ControlSocket) -> bool {
+    let until = Instant::now() + BOUND;
+    let mut is_new = false;
+    while !control_socket.address().is_in_place() {
+        assert!(Instant::now() < until);
+        is_new |= control_socket.restore().unwrap();
+    }
+    is_new
+}
+
 /// The data that the processes and threads of one test share.
 struct Town {
     /// Not set if another process made it, which will remove it.

@@ -9,7 +9,7 @@ fn the_watch_notices_that_an_address_is_gone() {
     let watch = Watch::spawn(&mine, || (), move |notice| tell.send(notice).unwrap()).unwrap();
     remove_all(&town);
     assert_eq!(notices.recv_timeout(BOUND), Ok(Notice::Displaced));
-    assert!(mine.restore().unwrap());
+    assert!(restore(&mut mine));
     watch.renew(&mine).unwrap();
     let other = town.join(2).0;
     assert_eq!(other.send(MemberId(1), &status(2, 1), &[]).unwrap(), SendOutcome::Done);
