@@ -36,7 +36,7 @@ pub use ids::{MemberId, Position, Process, Rank, SubgroupId, Time, ViewId};
 pub use membership::{Ballot, Decision, Liveness, Trims, Unrecoverable};
 pub use multicast::{
     Ablation, Batch, Claim, ClaimError, Claims, Cursor, Defect, DurableRise, Engine, Exclusive, Gap, Handoff, Lapped,
-    LogExtent, Message, Observer, Progress, Record, Records, Resend, Resent, Seen, State, Upcalls,
+    LogExtent, Message, Observer, Progress, ReadBarrier, Record, Records, Resend, Resent, Seen, State, Upcalls,
 };
 pub use table::{Found, Frames, Lookup, Rows, Table, Trace};
 pub use view::{Change, Durability, Order, Rule, SubgroupSpec, Subgroups, View, ViewError};

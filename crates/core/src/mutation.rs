@@ -355,6 +355,10 @@ mod bugs {
         DurableForgetsOne,
         /// The cuts of a subgroup that delivers only what is durable leave out the last durable messages.
         CutBelowDurable,
+        /// A read barrier passes while messages that were received are not delivered.
+        ReadBeforeDelivery,
+        /// A read barrier passes in a view whose end may be decided.
+        ReadAfterEviction,
         /// Messages of older epochs count as durable though too few of the members that had them continue.
         HoldersForgotten,
     }

@@ -40,6 +40,15 @@ pub(crate) enum RowMemory {
 }
 
 impl RowMemory {
+    /// Returns true if its owner writes this memory.
+    fn is_shared(&self) -> bool {
+        match self {
+            RowMemory::Own(_) | RowMemory::Peer(_) => true,
+            RowMemory::Copy(_) => false,
+            RowMemory::Vacant(row) => row.is_mapped(),
+        }
+    }
+
     fn span(&self) -> Span {
         match self {
             RowMemory::Own(row) => row.span(),
@@ -113,6 +122,11 @@ impl Reader {
     /// If `member` is not of this view, or the ring not inside its row.
     pub fn forget_objects(&self, member: Rank, ring: &Ring, rounds: Option<u64>) -> Vec<(u64, Object)> {
         self.object_table.forget(self.frames(member, ring).span.address(), rounds)
+    }
+
+    /// Returns true if all rows are read in place, in memory that their owners share with this process.
+    pub fn is_shared(&self) -> bool {
+        self.held.iter().all(RowMemory::is_shared)
     }
 
     /// Returns the memory of the row of `member`.

@@ -12,14 +12,18 @@ use crate::state_machine::{Call, StateMachine};
 use crate::waiting::{Inside, Key, Wait, block_on};
 use crate::watch::Watch;
 use serde::de::DeserializeOwned;
-use spindle::{Config, Group, MemberId, Order, Outcome, Queries, Receipt, SendError, SharedPublisher};
+use spindle::{Config, Group, MemberId, Order, Outcome, Queries, ReadBarrier, Receipt, SendError, SharedPublisher};
 use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hint;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
+
+/// How often a linearizable read looks at the barrier before it sends a message.
+const BARRIER_LOOKS: u32 = 16;
 
 /// A handle of a replicated object. Clones are for other threads.
 ///
@@ -32,6 +36,7 @@ pub struct Replicated<T> {
     me: MemberId,
     nonces: Arc<AtomicU64>,
     pub(crate) queries: Queries,
+    read_barrier: ReadBarrier,
     /// The most messages that the state of an answer of another member contained.
     pub(crate) seen: Arc<AtomicU64>,
 }
@@ -40,7 +45,8 @@ impl<T> Clone for Replicated<T> {
     fn clone(&self) -> Replicated<T> {
         let (shared, publisher) = (Arc::clone(&self.shared), Arc::clone(&self.publisher));
         let (queries, seen) = (self.queries.clone(), Arc::clone(&self.seen));
-        Replicated { shared, publisher, me: self.me, nonces: Arc::clone(&self.nonces), queries, seen }
+        let (nonces, read_barrier) = (Arc::clone(&self.nonces), self.read_barrier.clone());
+        Replicated { shared, publisher, me: self.me, nonces, queries, read_barrier, seen }
     }
 }
 
@@ -88,9 +94,9 @@ impl<T: StateMachine> Replicated<T> {
         }
         let (me, nonces) = (node.id(), Arc::new(AtomicU64::new(random())));
         member.begin_answers()?;
-        let (queries, seen) = (node.queries(), Arc::default());
+        let (queries, read_barrier, seen) = (node.queries(), node.read_barrier(subgroup)?, Arc::default());
         let group = node.start(member)?;
-        let replicated = Replicated { shared, publisher, me, nonces, queries, seen };
+        let replicated = Replicated { shared, publisher, me, nonces, queries, read_barrier, seen };
         let announced = block_on(replicated.announce(), deadline(timeout));
         match announced.unwrap_or(Err(NotDone::TimedOut { waited: timeout })) {
             Ok(()) => Ok((group, replicated)),
@@ -226,8 +232,12 @@ impl<T: StateMachine> Replicated<T> {
         Ok(read(machine.object()))
     }
 
-    /// Reads the object with all calls that were answered anywhere before this call. It costs a
-    /// message. A member that was evicted reads nothing.
+    /// Reads the object with all calls that were answered anywhere before this call. A member that was
+    /// evicted reads nothing.
+    ///
+    /// On one host it costs no message, unless messages are on their way or the view changes: this
+    /// member sees in memory that it [has everything](ReadBarrier). Else it sends a message and
+    /// reads when that is delivered.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -244,15 +254,31 @@ impl<T: StateMachine> Replicated<T> {
         if Inside::is_running() {
             return Err(ReadError::InHandler);
         }
+        if !self.is_up_to_date() {
+            self.tick().await?;
+        }
+        let value = self.read(read)?;
+        // This member may have been evicted since.
+        self.shared.waiting.ended().map_or(Ok(value), |end| Err(end.into()))
+    }
+
+    /// Returns whether this member is known to have applied all calls that were answered anywhere.
+    /// Messages on their way may be delivered meanwhile.
+    fn is_up_to_date(&self) -> bool {
+        (0..BARRIER_LOOKS).any(|_| {
+            hint::spin_loop();
+            self.read_barrier.is_passed()
+        })
+    }
+
+    /// Sends a message that changes nothing, and waits until it is delivered here.
+    async fn tick(&self) -> Result<(), ReadError> {
         let nonce = self.nonce();
         let wait = self.shared.waiting.wait(Key::Tick(nonce));
         if let Err(error) = self.sender().send_async(&Message::Tick { nonce }.encode()).await {
             return Err(self.end_behind(&error).map_or_else(|| error.into(), ReadError::End));
         }
-        wait.result().await?;
-        let value = self.read(read)?;
-        // This member may have been evicted since.
-        self.shared.waiting.ended().map_or(Ok(value), |end| Err(end.into()))
+        Ok(wait.result().await.map(drop)?)
     }
 
     /// Watches a value of the object: `select` computes it from the object after each command, and the

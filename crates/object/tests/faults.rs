@@ -166,8 +166,10 @@ fn calls_fail_in_time_while_the_window_is_full() {
             });
         }
     });
+    // As long as the stopped member has not received a message, no member has delivered it, and no message
+    // has to be sent for the read.
     let latest = store.read_latest(Store::len, SHORT);
-    assert!(matches!(latest, Err(ReadError::TimedOut { .. })), "{latest:?}");
+    assert!(matches!(latest, Ok(_) | Err(ReadError::TimedOut { .. })), "{latest:?}");
     let asked = store.outcome::<u64>(sent[0], SHORT);
     assert!(matches!(asked, Err(CallError::Unknown { why: UnknownCause::TimedOut { .. }, .. })), "{asked:?}");
     store.read(Store::len).unwrap();

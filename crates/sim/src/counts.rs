@@ -52,6 +52,8 @@ pub struct Counts {
     pub log_cuts: u64,
     /// Acceptances of views that were written to disks.
     pub acceptances: u64,
+    /// Read barriers that members have passed.
+    pub barriers: u64,
     /// Occurrences that may each have ended a view.
     pub(crate) reasons: u64,
     /// Events that were processed.
@@ -85,6 +87,7 @@ impl AddAssign for Counts {
         self.records += other.records;
         self.log_cuts += other.log_cuts;
         self.acceptances += other.acceptances;
+        self.barriers += other.barriers;
         self.reasons += other.reasons;
         self.events += other.events;
         self.virtual_ns += other.virtual_ns;

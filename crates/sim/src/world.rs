@@ -21,6 +21,7 @@ macro_rules! note {
 }
 
 mod actions;
+mod barriers;
 mod consumers;
 mod deliveries;
 mod epochs;

@@ -56,8 +56,8 @@ pub use group::{Group, GroupWaker, Monitor};
 pub use group_record::{GroupRecord, RestoreError};
 pub use handler::{Batch, Handler, LoggedExtent, ReplayedMessage};
 pub use handles::{
-    Deliveries, Delivery, DeliveryStream, Durable, Messages, NotDelivered, NotDurable, Outcome, Publisher, Receipt,
-    Receiver, SharedPublisher,
+    Deliveries, Delivery, DeliveryStream, Durable, Messages, NotDelivered, NotDurable, Outcome, Publisher, ReadBarrier,
+    Receipt, Receiver, SharedPublisher,
 };
 pub use histogram::Histogram;
 pub use lag::Lag;

@@ -110,6 +110,11 @@ impl VacantRegion {
         Ok(Some(CopyRegion::of(Arc::clone(&self.memory))))
     }
 
+    /// Returns true if the owner's memory is [mapped](Self::map) over the range.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.memory.lease.get().is_some()
+    }
+
     pub(crate) fn span(&self) -> Span {
         self.memory.span
     }

@@ -18,6 +18,7 @@ pub mod no_storms;
 pub mod null_rule;
 pub mod one_incarnation;
 pub mod primary;
+pub mod read_barrier;
 pub mod restart_chain;
 pub mod restart_history;
 pub mod sequence;

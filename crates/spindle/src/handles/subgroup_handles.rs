@@ -2,6 +2,7 @@
 //! they get.
 use super::publisher::Publisher;
 use super::publisher_slot::{PublisherSlot, RingRelay};
+use super::read_barrier::{BarrierRows, ReadBarrier};
 use super::receiver::{Inlet, Receiver, Stretch};
 use super::tracking::Tracker;
 use crate::config::Subgroup;
@@ -38,6 +39,7 @@ pub(crate) struct SubgroupHandles {
     /// objects were looked after last.
     settled: u64,
     inlet: Option<Arc<Inlet>>,
+    read_barrier: ReadBarrier,
     /// The number of messages that could not be sent on, because no ring existed for them any more.
     pub(crate) lost: u64,
     /// The time from claim to delivery, of a sample of this member's messages.
@@ -69,7 +71,7 @@ impl SubgroupHandles {
         object_bytes_max: u64,
         log: Option<SubgroupLog>,
     ) -> SubgroupHandles {
-        let (ring, room, relays, inlet) = Default::default();
+        let (ring, room, relays, inlet, read_barrier) = Default::default();
         // The polling thread copies a message to the log at once.
         let object_bytes_max =
             if log.is_some() { object_bytes_max.min(Subgroup::LOGGED_MESSAGE_BYTES_MAX) } else { object_bytes_max };
@@ -87,6 +89,7 @@ impl SubgroupHandles {
             handle: Handle::Free,
             settled: 0,
             inlet,
+            read_barrier,
             lost: 0,
             latency: Histogram::default(),
             ended: SubgroupStats::default(),
@@ -292,6 +295,25 @@ impl SubgroupHandles {
     /// The view with which its epoch began, and its number there, if this member is in it.
     pub(crate) fn home(&self) -> Option<(ViewId, SubgroupId)> {
         self.home
+    }
+
+    pub(crate) fn read_barrier(&self) -> &ReadBarrier {
+        &self.read_barrier
+    }
+
+    /// Opens the read barrier in the view of `newest`. `engine` and `fabric` are those of its
+    /// [home](Self::home). It stays closed for messages that a receiver takes: it is not known here
+    /// which of earlier epochs the application has taken.
+    pub(crate) fn open_read_barrier(&self, engine: &Engine, fabric: &Mesh, newest: &Mesh, members: usize) {
+        let home = self.home.filter(|_| self.inlet.is_none());
+        let words = home.and_then(|(_, id)| engine.read_barrier(id, members));
+        let rows = |words| BarrierRows { words, rows: newest.reader(), home: fabric.own_rows() };
+        self.read_barrier.set(words.map(rows));
+    }
+
+    /// Closes the read barrier.
+    pub(crate) fn close_read_barrier(&self) {
+        self.read_barrier.set(None);
     }
 
     /// Returns the member's own objects.

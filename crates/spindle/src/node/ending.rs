@@ -3,6 +3,7 @@
 use super::older::Homes;
 use super::{Node, Poll};
 use crate::error::Ended;
+use crate::handles::SubgroupHandles;
 use crate::logs::SubgroupLog;
 use crate::queries;
 use crate::shared::End;
@@ -137,6 +138,7 @@ impl Drop for Node {
             std::mem::forget(self.logs.take());
             return;
         }
+        self.handles.iter().for_each(SubgroupHandles::close_read_barrier);
         let is_finished = matches!(self.member.engine().state(), State::Finished);
         if let Some(logs) = self.logs.as_mut().filter(|_| !is_finished) {
             logs.end(&self.control_plane);

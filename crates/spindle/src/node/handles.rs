@@ -1,8 +1,9 @@
 //! The handles that a node gives out, one for each subgroup and direction, and proposed changes of
 //! subgroups.
 use super::Node;
+use super::older::Homes;
 use crate::error::HandleError;
-use crate::handles::{Publisher, Receiver, SubgroupHandles};
+use crate::handles::{Publisher, ReadBarrier, Receiver, SubgroupHandles};
 use crate::logs::LogAccess;
 use spindle_core::{Change, Rank, SubgroupId, View};
 use spindle_fabric::region::check_room;
@@ -37,6 +38,32 @@ impl Node {
     pub fn log(&self, subgroup: &str) -> Option<LogAccess> {
         let of_subgroup = self.handles.iter().find(|of_subgroup| of_subgroup.name == subgroup)?;
         of_subgroup.home().and(of_subgroup.log.as_ref()).map(|log| log.access.clone())
+    }
+
+    /// Returns the read barrier of a subgroup that this member is in, for other threads. It passes in
+    /// later views, too, while this member is in the subgroup.
+    ///
+    /// # Errors
+    /// [`HandleError::NoSuchSubgroup`].
+    pub fn read_barrier(&self, subgroup: &str) -> Result<ReadBarrier, HandleError> {
+        find(self.member.view(), self.rank(), subgroup)?;
+        let of_subgroup = self.handles.iter().find(|of_subgroup| of_subgroup.name == subgroup);
+        Ok(of_subgroup.expect("handles for each subgroup").read_barrier().clone())
+    }
+
+    /// Opens the read barriers in the newest view. While logs are replayed the application lacks
+    /// messages of earlier views.
+    pub(super) fn open_read_barriers(&mut self) {
+        let Node { handles, member, fabric, older, replays, .. } = self;
+        if *replays {
+            return handles.iter().for_each(SubgroupHandles::close_read_barrier);
+        }
+        let members = member.view().members.len();
+        let homes = Homes { newest: fabric, older };
+        for of_subgroup in handles.iter() {
+            let (engine, rows) = homes.of(of_subgroup, member);
+            of_subgroup.open_read_barrier(engine, rows, fabric, members);
+        }
     }
 
     #[cfg(test)]

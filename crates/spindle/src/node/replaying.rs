@@ -67,6 +67,9 @@ impl Node {
             }
         }
         failed.map_err(|ended| self.broken(ended))?;
+        if !self.replays {
+            self.open_read_barriers();
+        }
         Ok(has_worked)
     }
 

@@ -344,6 +344,7 @@ impl Node {
         let object_cache = self.keep_older(Arc::clone(&old), ended);
         lingering.extend(object_cache.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?);
         self.fabric.listen_to(lingering);
+        self.open_read_barriers();
         self.control_plane.set_doorbell(self.fabric.doorbell());
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);
         (self.spare, self.lacks_since) = (None, None);

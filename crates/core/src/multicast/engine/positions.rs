@@ -4,9 +4,11 @@ use crate::ids::Position;
 use crate::ids::{Rank, SubgroupId};
 use crate::multicast::claims::Claims;
 use crate::multicast::cursor::{Cursor, Handoff};
+use crate::multicast::read_barrier::ReadBarrier;
 use crate::multicast::stats::{EngineStats, Frontier, SubgroupStats, Undurable};
 use crate::multicast::subgroup::Subgroup;
 use crate::table::Rows;
+use crate::view::Order;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -24,6 +26,14 @@ impl Engine {
     /// Whether the epoch of `subgroup` has ended. False if this engine does not have it.
     pub fn is_closed(&self, subgroup: SubgroupId) -> bool {
         self.subgroup(subgroup).is_some_and(Subgroup::is_closed)
+    }
+
+    /// Returns the read barrier of `subgroup` in a newest view of so many members. `None` if its order is
+    /// not total, if its epoch has ended, or if this engine does not have it.
+    pub fn read_barrier(&self, subgroup: SubgroupId, members: usize) -> Option<ReadBarrier> {
+        let is_total = self.view.subgroups.get(subgroup.index())?.order == Order::Total;
+        let found = self.subgroup(subgroup).filter(|subgroup| is_total && !subgroup.is_closed())?;
+        Some(ReadBarrier::new(members, self.me, found.layout()))
     }
 
     /// How far my applications have come in each of my rings: for

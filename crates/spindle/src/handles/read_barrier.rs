@@ -1,0 +1,50 @@
+//! The read barrier of a subgroup, which threads of the application ask.
+use spindle_core::ReadBarrier as Words;
+use spindle_fabric::{OwnRows, Reader};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Shows whether this member has delivered everything that any member has, in one subgroup. Clones
+/// are for other threads.
+///
+/// It costs a few loads from memory and no message, but passes only where all members of the view
+/// are on one host and messages go to the [`Handler`](crate::Handler). An application that needs a
+/// linearizable read, and finds that the barrier does not pass, sends a message and reads when it is
+/// delivered.
+#[derive(Clone, Debug, Default)]
+pub struct ReadBarrier(Arc<RwLock<Option<BarrierRows>>>);
+
+/// The barrier of the newest view, and the rows that it reads. As long as they are held, their owners
+/// use the memory for nothing else.
+#[derive(Debug)]
+pub(super) struct BarrierRows {
+    pub(super) words: Words,
+    /// The rows of the newest view.
+    pub(super) rows: Reader,
+    /// The row with the counters of the subgroup.
+    pub(super) home: OwnRows,
+}
+
+impl ReadBarrier {
+    /// Returns true if this member has delivered every message of the subgroup that any member had
+    /// delivered when the call began, in this view and in later ones. So a member that was evicted,
+    /// and does not know it, gets false as soon as the others have agreed on that.
+    ///
+    /// False means that it is not known: messages are on their way, the view changes, a member is on
+    /// another host, or this member has ended. The call waits for nothing.
+    ///
+    /// # Examples
+    /// `read_latest` of `spindle-object` reads the object of this member if the barrier passes, and
+    /// sends a message otherwise.
+    pub fn is_passed(&self) -> bool {
+        // What this thread has learnt from other members precedes the loads of the rows.
+        fence(Ordering::SeqCst);
+        let now = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        now.as_ref().is_some_and(|now| now.rows.is_shared() && now.words.is_passed(&now.rows, &now.home))
+    }
+
+    /// Sets the rows of the view that has begun; `None`: the barrier does not pass.
+    pub(super) fn set(&self, rows: Option<BarrierRows>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = rows;
+    }
+}
