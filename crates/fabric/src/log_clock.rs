@@ -3,6 +3,9 @@
 //! It is the wall clock of the system, as long as that agrees with the time that has passed since the
 //! process began to join (INV-CLOCK-BOUND, [`spindle_core::clock`]). The passed time is that of
 //! `CLOCK_BOOTTIME`, which no one can set and which counts the sleep of the machine.
+//!
+//! A message costs one look at a clock, that of the passed time. Once a millisecond the wall clock is
+//! compared with it.
 use spindle_core::clock::{ShownTime, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -41,6 +44,13 @@ impl WallClock {
     }
 }
 
+/// The time between two looks at the wall clock, in ns. A step is followed that much later.
+const LOOK_EVERY_NS: u64 = 1_000_000;
+/// The longest time that a comparison of the two clocks may take, in ns. It is repeated if it takes longer.
+const COMPARED_WITHIN_NS: u64 = 10_000;
+/// How often it is repeated.
+const COMPARISONS: u32 = 8;
+
 /// The clock of a member, shared by the threads that send and the polling thread.
 #[derive(Clone, Debug)]
 pub struct LogClock(Arc<Parts>);
@@ -54,6 +64,10 @@ struct Parts {
     booted: u64,
     /// The bound in ns; `u64::MAX`: none.
     max_ns: AtomicU64,
+    /// The difference from the time since the machine started to the time of messages, modulo 2^64, and
+    /// when it was measured.
+    offset: AtomicU64,
+    measured: AtomicU64,
     /// The farthest that the time of a message was ahead of this clock when the message came, in ns.
     ahead: AtomicU64,
     /// Whether the wall clock was beyond the bound when it was read last.
@@ -75,6 +89,8 @@ impl LogClock {
             start,
             booted,
             max_ns: AtomicU64::new(u64::MAX),
+            offset: AtomicU64::new(start.wrapping_sub(booted)),
+            measured: AtomicU64::new(booted),
             ahead: AtomicU64::new(0),
             is_out: AtomicBool::new(false),
         }))
@@ -85,18 +101,41 @@ impl LogClock {
         let max_ns = max.and_then(|max| u64::try_from(max.as_nanos()).ok()).unwrap_or(u64::MAX);
         // Relaxed: each reader may see the bound a moment later.
         self.0.max_ns.store(max_ns, Ordering::Relaxed);
+        self.measure();
     }
 
-    /// Returns the time in ns since 1970, without a step of the wall clock beyond the bound.
+    /// Returns the time in ns since 1970, without a step of the wall clock beyond the bound. A smaller step
+    /// counts a millisecond later.
     #[inline]
     pub fn now(&self) -> u64 {
-        let (wall, steady) = (self.0.wall.now(), self.steady());
-        let now = bounded(wall, steady, self.0.max_ns.load(Ordering::Relaxed));
+        let passed = since_boot();
+        // Relaxed: any two values that threads have stored give a time, if only an older one.
+        let measured = self.0.measured.load(Ordering::Relaxed);
+        if passed.saturating_sub(measured) >= LOOK_EVERY_NS {
+            self.measure();
+        }
+        passed.wrapping_add(self.0.offset.load(Ordering::Relaxed))
+    }
+
+    /// Compares the two clocks.
+    #[cold]
+    fn measure(&self) {
+        let (mut passed, mut wall) = (0, 0);
+        for _ in 0..COMPARISONS {
+            passed = since_boot();
+            wall = self.0.wall.now();
+            // The thread may have been stopped in between.
+            if since_boot().saturating_sub(passed) <= COMPARED_WITHIN_NS {
+                break;
+            }
+        }
+        let now = bounded(wall, self.steady_at(passed), self.0.max_ns.load(Ordering::Relaxed));
+        self.0.offset.store(now.wrapping_sub(passed), Ordering::Relaxed);
+        self.0.measured.store(passed, Ordering::Relaxed);
         // Relaxed: it only decides which thread reports.
         if (now != wall) != self.0.is_out.load(Ordering::Relaxed) {
             self.tell(now != wall, wall, now);
         }
-        now
     }
 
     /// Reports that the wall clock has stepped beyond the bound, or has come back.
@@ -118,7 +157,7 @@ impl LogClock {
     /// Returns how far the wall clock has stepped since the process began to join, if that is beyond
     /// the bound: ahead, or back if it is negative.
     pub fn stepped_ns(&self) -> Option<i64> {
-        let (wall, steady) = (self.0.wall.now(), self.steady());
+        let (wall, steady) = (self.0.wall.now(), self.steady_at(since_boot()));
         let is_beyond = wall.abs_diff(steady) > self.0.max_ns.load(Ordering::Relaxed);
         is_beyond.then(|| i64::try_from(i128::from(wall) - i128::from(steady)).unwrap_or(i64::MAX))
     }
@@ -138,8 +177,9 @@ impl LogClock {
         Duration::from_nanos(self.0.ahead.load(Ordering::Relaxed))
     }
 
-    fn steady(&self) -> u64 {
-        self.0.start.saturating_add(since_boot().saturating_sub(self.0.booted))
+    /// Returns the wall clock when the process began to join, plus the time that has passed since.
+    fn steady_at(&self, since_boot: u64) -> u64 {
+        self.0.start.saturating_add(since_boot.saturating_sub(self.0.booted))
     }
 }
 
@@ -167,8 +207,13 @@ mod tests {
         clock.bound(Some(Duration::from_secs(60)));
         let begin = clock.now();
         assert_eq!(clock.stepped_ns(), None);
-        for step in [YEAR_NS, -YEAR_NS] {
+        let step_by = |step| {
             shift.store(step, Ordering::Relaxed);
+            // The step is seen at the next look at the wall clock.
+            std::thread::sleep(Duration::from_nanos(2 * LOOK_EVERY_NS));
+        };
+        for step in [YEAR_NS, -YEAR_NS] {
+            step_by(step);
             // Two clocks of the machine differ by a little.
             let passed = Duration::from_nanos(clock.now().abs_diff(begin));
             assert!(passed < Duration::from_secs(60), "{passed:?}");
@@ -176,11 +221,11 @@ mod tests {
             assert!(stepped.signum() == step.signum() && stepped.abs() > YEAR_NS / 2, "{stepped}");
         }
         // A smaller step is followed.
-        shift.store(30_000_000_000, Ordering::Relaxed);
+        step_by(30_000_000_000);
         assert!(clock.now().saturating_sub(begin) >= 29_000_000_000);
         assert_eq!(clock.stepped_ns(), None);
         clock.bound(None);
-        shift.store(YEAR_NS, Ordering::Relaxed);
+        step_by(YEAR_NS);
         assert!(clock.now().saturating_sub(begin) >= YEAR_NS as u64 / 2);
     }
 

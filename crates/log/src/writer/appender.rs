@@ -46,7 +46,7 @@ impl Appender {
         {
             return Err(error);
         }
-        let queued = self.flow.queued.load(Ordering::Acquire);
+        let queued = self.queued_bytes();
         // A record larger than the queue passes when it is empty.
         if queued > 0 && queued + Chunk::encoded_bytes(bytes_of(parts)) > self.queue_max {
             self.flush()?;
@@ -71,7 +71,6 @@ impl Appender {
             self.flush()?;
         }
         self.filling.push_parts(version, clock, parts)?;
-        self.flow.queued.fetch_add(bytes, Ordering::Relaxed);
         self.last = Some((version, clock));
         Ok(())
     }
@@ -102,10 +101,13 @@ impl Appender {
         }
         let empty = self.empty.try_recv().unwrap_or_else(|_| Chunk::with_capacity(self.chunk_bytes));
         let full = std::mem::replace(&mut self.filling, empty);
+        let queued = full.bytes();
         self.flow.reserved.fetch_add(bytes, Ordering::Relaxed);
+        self.flow.queued.fetch_add(queued, Ordering::Relaxed);
         let sent = self.commands.try_send(Command::Append(self.subgroup, full));
         if sent.is_err() {
             self.flow.reserved.fetch_sub(bytes, Ordering::Relaxed);
+            self.flow.queued.fetch_sub(queued, Ordering::Relaxed);
         }
         match sent {
             Ok(()) => Ok(true),
@@ -132,7 +134,7 @@ impl Appender {
 
     /// The bytes that were appended and are not durable.
     pub fn queued_bytes(&self) -> u64 {
-        self.flow.queued.load(Ordering::Acquire)
+        self.flow.queued.load(Ordering::Acquire) + self.filling.bytes()
     }
 
     /// The records of this appender that are durable.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// The state that a producer and the thread share about one subgroup.
 #[derive(Default)]
 pub(super) struct Flow {
-    /// The bytes that were appended and are not durable.
+    /// The bytes of records that were handed over and are not durable.
     pub(super) queued: AtomicU64,
     /// The memory of the chunks that were handed over and have not come back, in bytes.
     pub(super) reserved: AtomicU64,

@@ -37,7 +37,7 @@ impl ReadBarrier {
     /// `read_latest` of `spindle-object` reads the object of this member if the barrier passes, and
     /// sends a message otherwise.
     pub fn is_passed(&self) -> bool {
-        // What this thread has learnt from other members precedes the loads of the rows.
+        // The loads of the rows come after all that this thread has learnt from other members.
         fence(Ordering::SeqCst);
         let now = self.0.read().unwrap_or_else(PoisonError::into_inner);
         now.as_ref().is_some_and(|now| now.rows.is_shared() && now.words.is_passed(&now.rows, &now.home))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::warn;
 
 /// The pause between two looks while the logs grow.
-pub(super) const PRUNE_EVERY: Duration = Duration::from_secs(1);
+pub(super) const PRUNE_EVERY: Duration = Duration::from_millis(50);
 /// The time to the next look if other members lack what could be pruned.
 pub(super) const HELD_BACK: Duration = Duration::from_secs(10);
 /// The longest time to the next look while old segments wait for their age: a clock may be set.
