@@ -149,7 +149,12 @@ impl Seed {
     }
 }
 
-/// Appends a record. Its checksum lacks the mask, since it is not known yet where it will be.
+/// The payload from which on the checksum of a record is computed when the record is encoded, but for its
+/// mask. The checksums of shorter records are computed one after the other when they are placed, where the
+/// processor overlaps them. Those of long ones would delay the write.
+const SUMMED_EARLY: usize = 1024;
+
+/// Appends a record. Its checksum is not complete, since it is not known yet where it will be.
 #[inline]
 pub(crate) fn encode_record(to: &mut Vec<u8>, version: Version, clock: u64, parts: &[&[u8]]) {
     let (start, payload) = (to.len(), parts.iter().map(|part| part.len()).sum::<usize>());
@@ -161,15 +166,22 @@ pub(crate) fn encode_record(to: &mut Vec<u8>, version: Version, clock: u64, part
     put(&mut header, 24, &clock.to_le_bytes());
     to.extend_from_slice(&header);
     parts.iter().for_each(|part| to.extend_from_slice(part));
-    let crc = crc32c(&to[start + COVERED_FROM..]);
-    put(to, start, &crc.to_le_bytes());
+    if payload >= SUMMED_EARLY {
+        let crc = crc32c(&to[start + COVERED_FROM..]);
+        put(to, start, &crc.to_le_bytes());
+    }
     to.resize(start + padded, 0);
 }
 
-/// Combines the checksum of an encoded record with the mask of its place.
+/// Completes the checksum of an encoded record for its place, once.
 #[inline]
 pub(crate) fn place_record(bytes: &mut [u8], seed: Seed, offset: u64) {
-    let crc = u32_at(bytes, 0) ^ seed.mask(offset, u32_at(bytes, 4));
+    let payload = u32_at(bytes, 4);
+    let content = match payload as usize >= SUMMED_EARLY {
+        true => u32_at(bytes, 0),
+        false => crc32c(&bytes[COVERED_FROM..RECORD_HEADER_BYTES as usize + payload as usize]),
+    };
+    let crc = content ^ seed.mask(offset, payload);
     put(bytes, 0, &crc.to_le_bytes());
 }
 
