@@ -73,7 +73,7 @@ pub(crate) struct Args {
     /// Print one JSON object at the end.
     ///
     /// Many seeds: seeds, deliveries, messages, nulls, polls, posts, faults, views, installs,
-    /// crashes, hangs, suspicions, cuts, absences, joins, leaves, evictions, resent, blocked,
+    /// crashes, hangs, suspicions, cuts, absences, joins, leaves, evictions, resent, barriers, blocked,
     /// events, virtual_ns, elapsed_s and failures, a list of {seed, invariant, name, at_ns, what}.
     /// One seed: seed, all of these counts, blocked as true or false, trace_hash, failures, and
     /// with --trace the trace.
@@ -235,7 +235,7 @@ fn numbers(counts: &Counts) -> Value {
         "posts": counts.posts, "faults": counts.faults, "views": counts.views, "installs": counts.installs,
         "crashes": counts.crashes, "hangs": counts.hangs, "suspicions": counts.suspicions, "cuts": counts.cuts,
         "absences": counts.absences, "joins": counts.joins, "leaves": counts.leaves, "evictions": counts.evictions,
-        "resent": counts.resent, "events": counts.events, "virtual_ns": counts.virtual_ns,
+        "resent": counts.resent, "barriers": counts.barriers, "events": counts.events, "virtual_ns": counts.virtual_ns,
     })
 }
 
