@@ -151,7 +151,7 @@ impl Seed {
 
 /// The payload from which on the checksum of a record is computed when the record is encoded, but for its
 /// mask. The checksums of shorter records are computed one after the other when they are placed, where the
-/// processor overlaps them. Those of long ones would delay the write.
+/// processor overlaps them. Long records would delay the write there.
 const SUMMED_EARLY: usize = 1024;
 
 /// Appends a record. Its checksum is not complete, since it is not known yet where it will be.
