@@ -99,8 +99,7 @@ impl LogClock {
     /// Sets how far the wall clock may differ from the time that has passed. `None`: any time.
     pub fn bound(&self, max: Option<Duration>) {
         let max_ns = max.and_then(|max| u64::try_from(max.as_nanos()).ok()).unwrap_or(u64::MAX);
-        // Relaxed: each reader may see the bound a moment later.
-        self.0.max_ns.store(max_ns, Ordering::Relaxed);
+        self.0.max_ns.store(max_ns, Ordering::SeqCst);
         self.measure();
     }
 
@@ -109,7 +108,7 @@ impl LogClock {
     #[inline]
     pub fn now(&self) -> u64 {
         let passed = since_boot();
-        // Relaxed: any two values that threads have stored give a time, if only an older one.
+        // Relaxed: with a new `measured`, an old `offset` counts a millisecond longer.
         let measured = self.0.measured.load(Ordering::Relaxed);
         if passed.saturating_sub(measured) >= LOOK_EVERY_NS {
             self.measure();
@@ -120,17 +119,30 @@ impl LogClock {
     /// Compares the two clocks.
     #[cold]
     fn measure(&self) {
-        let (mut passed, mut wall) = (0, 0);
-        for _ in 0..COMPARISONS {
-            passed = since_boot();
-            wall = self.0.wall.now();
-            // The thread may have been stopped in between.
-            if since_boot().saturating_sub(passed) <= COMPARED_WITHIN_NS {
+        let compare = |_| {
+            let before = since_boot();
+            let wall = self.0.wall.now();
+            let took = since_boot().saturating_sub(before);
+            (took, before + took / 2, wall)
+        };
+        // The thread may be stopped between two clocks, so the quickest of several comparisons counts.
+        let mut best = compare(0);
+        for comparison in 1..COMPARISONS {
+            if best.0 <= COMPARED_WITHIN_NS {
                 break;
             }
+            best = best.min(compare(comparison));
         }
-        let now = bounded(wall, self.steady_at(passed), self.0.max_ns.load(Ordering::Relaxed));
-        self.0.offset.store(now.wrapping_sub(passed), Ordering::Relaxed);
+        let (_, passed, wall) = best;
+        let now = loop {
+            let max_ns = self.0.max_ns.load(Ordering::SeqCst);
+            let now = bounded(wall, self.steady_at(passed), max_ns);
+            self.0.offset.store(now.wrapping_sub(passed), Ordering::SeqCst);
+            // A bound that was set meanwhile counts.
+            if self.0.max_ns.load(Ordering::SeqCst) == max_ns {
+                break now;
+            }
+        };
         self.0.measured.store(passed, Ordering::Relaxed);
         // Relaxed: it only decides which thread reports.
         if (now != wall) != self.0.is_out.load(Ordering::Relaxed) {

@@ -6,7 +6,8 @@ mod common;
 use afar::{Hosts, LONG};
 use common::Scratch;
 use spindle::{
-    Batch, Change, Config, HandleError, Handler, Node, Order, ReadBarrier, Subgroup, SubgroupId, SubgroupSpec, ViewId,
+    Batch, Change, Config, HandleError, Handler, Node, Order, Poll, ReadBarrier, Subgroup, SubgroupId, SubgroupSpec,
+    ViewId,
 };
 use std::thread;
 use std::time::{Duration, Instant};
@@ -144,5 +145,40 @@ fn a_barrier_that_can_not_know_does_not_pass() {
             members.iter_mut().for_each(Member::poll);
             assert!(members.iter().all(|member| !member.barrier.is_passed()));
         }
+    }
+}
+
+/// The child has zeros in place of the rows, and its state is that of the moment of the fork.
+#[test]
+fn a_forked_child_does_not_pass() {
+    let mut members = group(Config::new("forked", 1));
+    let [only] = &mut members[..] else { panic!("one member") };
+    poll_until([only], "rest", |[only]| only.barrier.is_passed());
+    // SAFETY: the child loads some words and exits.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let code = i32::from(only.barrier.is_passed());
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(code) }
+    }
+    let mut status = 0;
+    // SAFETY: the pointer is to a local variable of the type that the call writes.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    assert!(only.barrier.is_passed());
+}
+
+#[test]
+fn a_member_that_has_finished_does_not_pass() {
+    let mut members = group(Config::new("finished", 2));
+    members.iter_mut().for_each(|member| member.node.seal());
+    let patience = Instant::now() + LONG;
+    let mut finished = [false; 2];
+    while finished != [true; 2] {
+        for (member, finished) in members.iter_mut().zip(&mut finished) {
+            *finished |= member.node.poll(&mut member.count).unwrap() == Poll::Finished;
+            assert!(!*finished || !member.barrier.is_passed(), "the node is still here");
+        }
+        assert!(Instant::now() < patience);
     }
 }

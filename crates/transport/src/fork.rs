@@ -17,7 +17,7 @@ use std::cell::UnsafeCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The process that created an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +33,26 @@ impl Owner {
     /// Returns true if this is a copy, in a child that was forked from the owner.
     pub fn is_copy(self) -> bool {
         self.0 != std::process::id()
+    }
+}
+
+/// As [`Owner`], without a system call. A child that was forked otherwise than by the C library has the mark
+/// of its parent. Such a child has no memory in place of the rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ForkMark(u32);
+
+impl ForkMark {
+    /// Returns the mark of this process, which has [something unshared](Unshared).
+    #[expect(clippy::new_without_default, reason = "it says which process made it")]
+    pub fn new() -> ForkMark {
+        ForkMark(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Returns true if this is a copy, in a child that was forked from the process that made it.
+    #[inline]
+    pub fn is_copy(self) -> bool {
+        // Relaxed: it changes only where a process begins, on its only thread.
+        self.0 != FORKS.load(Ordering::Relaxed)
     }
 }
 
@@ -67,6 +87,8 @@ static REGISTRY: Registry = Registry(UnsafeCell::new(Vec::new()));
 /// A lock that the child of a fork can release, too.
 static BUSY: AtomicBool = AtomicBool::new(false);
 static HANDLERS: Once = Once::new();
+/// The number of times that this process and those before it were forked.
+static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The flags for opening the file that takes the place of sockets.
 const NOTHING: i32 = libc::O_RDWR | libc::O_CLOEXEC;
 
@@ -144,6 +166,7 @@ extern "C" fn unlock() {
 
 /// Replaces the resources in the child.
 extern "C" fn replace() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the thread that forked holds `BUSY`, and is the only one of the child.
     let registry = unsafe { &*REGISTRY.0.get() };
     let mut nothing = None;

@@ -1,6 +1,7 @@
 //! The read barrier of a subgroup, which threads of the application ask.
 use spindle_core::ReadBarrier as Words;
 use spindle_fabric::{OwnRows, Reader};
+use spindle_transport::fork::ForkMark;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -23,6 +24,8 @@ pub(super) struct BarrierRows {
     pub(super) rows: Reader,
     /// The row with the counters of the subgroup.
     pub(super) home: OwnRows,
+    /// A forked child has zeros in place of this member's rows.
+    pub(super) mark: ForkMark,
 }
 
 impl ReadBarrier {
@@ -31,7 +34,7 @@ impl ReadBarrier {
     /// and does not know it, gets false as soon as the others have agreed on that.
     ///
     /// False means that it is not known: messages are on their way, the view changes, a member is on
-    /// another host, or this member has ended. The call waits for nothing.
+    /// another host, this member has ended, or this is a forked child. The call waits for nothing.
     ///
     /// # Examples
     /// `read_latest` of `spindle-object` reads the object of this member if the barrier passes, and
@@ -39,12 +42,20 @@ impl ReadBarrier {
     pub fn is_passed(&self) -> bool {
         // The loads of the rows come after all that this thread has learnt from other members.
         fence(Ordering::SeqCst);
-        let now = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        now.as_ref().is_some_and(|now| now.rows.is_shared() && now.words.is_passed(&now.rows, &now.home))
+        // A view begins at this moment.
+        let Ok(now) = self.0.try_read() else { return false };
+        let is_passed = |now: &BarrierRows| {
+            !now.mark.is_copy() && now.rows.is_shared() && now.words.is_passed(&now.rows, &now.home)
+        };
+        now.as_ref().is_some_and(is_passed)
     }
 
     /// Sets the rows of the view that has begun; `None`: the barrier does not pass.
     pub(super) fn set(&self, rows: Option<BarrierRows>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = rows;
+        let mut now = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *now, rows);
+        drop(now);
+        // It may be the last that holds the memory.
+        drop(before);
     }
 }

@@ -15,6 +15,7 @@ use crate::shared::{Notices, Shared};
 use spindle_core::multicast::stats::SubgroupStats;
 use spindle_core::{Engine, Handoff, State, SubgroupId, View, ViewId};
 use spindle_fabric::{Fabric, Room};
+use spindle_transport::fork::ForkMark;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -162,6 +163,7 @@ impl SubgroupHandles {
         fabric: &Mesh,
         view: &Arc<View>,
     ) -> Receiver {
+        self.close_read_barrier();
         let inlet = Arc::new(Inlet::new());
         self.inlet = Some(Arc::clone(&inlet));
         Receiver::new(stretch(id, engine, fabric, view), inlet, Arc::clone(&self.slot.shared))
@@ -305,9 +307,10 @@ impl SubgroupHandles {
     /// [home](Self::home). It stays closed for messages that a receiver takes: it is not known here
     /// which of earlier epochs the application has taken.
     pub(crate) fn open_read_barrier(&self, engine: &Engine, fabric: &Mesh, newest: &Mesh, members: usize) {
-        let home = self.home.filter(|_| self.inlet.is_none());
-        let words = home.and_then(|(_, id)| engine.read_barrier(id, members));
-        let rows = |words| BarrierRows { words, rows: newest.reader(), home: fabric.own_rows() };
+        let begun = self.home.filter(|_| self.inlet.is_none());
+        let words = begun.and_then(|(_, id)| engine.read_barrier(id, members));
+        let (mark, home) = (ForkMark::new(), fabric.own_rows());
+        let rows = |words| BarrierRows { words, rows: newest.reader(), home, mark };
         self.read_barrier.set(words.map(rows));
     }
 

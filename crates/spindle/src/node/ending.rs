@@ -121,6 +121,8 @@ impl Node {
         for of_subgroup in handles {
             let (engine, rows) = homes.of(of_subgroup, member);
             of_subgroup.end(engine, rows);
+            // Before this member counts no longer as one: then the others may go on without its acceptance.
+            of_subgroup.close_read_barrier();
         }
         queries::end_all(&self.open_queries);
         self.object_cache.end();

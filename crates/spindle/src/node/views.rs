@@ -344,7 +344,6 @@ impl Node {
         let object_cache = self.keep_older(Arc::clone(&old), ended);
         lingering.extend(object_cache.map_err(|error| self.broken(Ended::Stuck(error.to_string())))?);
         self.fabric.listen_to(lingering);
-        self.open_read_barriers();
         self.control_plane.set_doorbell(self.fabric.doorbell());
         (self.relaying, self.waiting, self.has_chores) = (true, true, true);
         (self.spare, self.lacks_since) = (None, None);
@@ -352,8 +351,11 @@ impl Node {
         self.let_observers_in();
         self.shared.set_view(Arc::clone(&view));
         queries::view_began(&self.open_queries, &view.members);
-        let _running = self.shared.handler.enter();
-        handler.view_changed(&ViewChange::new(old, view));
+        {
+            let _running = self.shared.handler.enter();
+            handler.view_changed(&ViewChange::new(old, view));
+        }
+        self.open_read_barriers();
         Ok(())
     }
 

@@ -174,7 +174,10 @@ impl ControlSocket {
         let place = &self.spot.place;
         again_if_it_vanishes(|| {
             let lock = place.lock(deadline, cancelled)?;
-            self.create_under(&lock, place.census(&lock)?)
+            let mut census = place.census(&lock)?;
+            // An attempt that failed halfway may have left its name.
+            census.members.retain(|id| *id != self.id);
+            self.create_under(&lock, census)
         })
     }
 
