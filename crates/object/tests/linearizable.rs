@@ -6,7 +6,7 @@ mod linearizability;
 mod process;
 
 use common::{LONG, Scratch, Store, StoreCalls, StoreQueries, wait_until};
-use linearizability::{Action, History, Operation, Reply, Violation, check, check_keys};
+use linearizability::{Action, History, Operation, Reply, Violation, check, check_keys, parse};
 use process::{Process, now_ns};
 use rustix::process::Signal;
 use spindle::{Config, Durability, Group, MemberId, Subgroup};
@@ -213,35 +213,6 @@ fn run_clients(stores: &[&Replicated<Store>], seed: u64, read: Read, is_over: &A
 
 fn merge(all: &mut History, more: History) {
     more.into_iter().for_each(|(key, operations)| all.entry(key).or_default().extend(operations));
-}
-
-/// Reads the operations of a process from its answers: `call N KEY ACTION VALUE TIME`, and
-/// `end N TIME REPLY`. An operation without an end was interrupted.
-fn parse(answers: &[String]) -> History {
-    let mut operations: Vec<(String, Operation)> = vec![];
-    for answer in answers {
-        match answer.split(' ').collect::<Vec<_>>()[..] {
-            ["call", _, key, action, value, time] => {
-                let value = value.parse().unwrap();
-                let action = match action {
-                    "put" => Action::Put(value),
-                    "add" => Action::Add(value),
-                    _ => Action::Read,
-                };
-                operations
-                    .push((format!("key {key}"), Operation { action, called: time.parse().unwrap(), ended: None }));
-            }
-            ["end", number, time, reply] => {
-                let number: usize = number.parse().unwrap();
-                operations[number].1.ended = Some((time.parse().unwrap(), reply.parse().ok()));
-            }
-            // The last line may be cut off.
-            _ => {}
-        }
-    }
-    let mut history = History::new();
-    operations.into_iter().for_each(|(key, operation)| history.entry(key).or_default().push(operation));
-    history
 }
 
 /// Starts a group of a process and two members of this one.

@@ -70,6 +70,36 @@ pub(crate) enum Violation {
 /// A history by key.
 pub(crate) type History = BTreeMap<String, Vec<Operation>>;
 
+#[allow(dead_code, reason = "histories of the simulator are no text")]
+/// Reads the operations of a process from its answers: `call N KEY ACTION VALUE TIME`, and
+/// `end N TIME REPLY`. An operation without an end was interrupted.
+pub(crate) fn parse(answers: &[String]) -> History {
+    let mut operations: Vec<(String, Operation)> = vec![];
+    for answer in answers {
+        match answer.split(' ').collect::<Vec<_>>()[..] {
+            ["call", _, key, action, value, time] => {
+                let value = value.parse().unwrap();
+                let action = match action {
+                    "put" => Action::Put(value),
+                    "add" => Action::Add(value),
+                    _ => Action::Read,
+                };
+                operations
+                    .push((format!("key {key}"), Operation { action, called: time.parse().unwrap(), ended: None }));
+            }
+            ["end", number, time, reply] => {
+                let number: usize = number.parse().unwrap();
+                operations[number].1.ended = Some((time.parse().unwrap(), reply.parse().ok()));
+            }
+            // The last line may be cut off.
+            _ => {}
+        }
+    }
+    let mut history = History::new();
+    operations.into_iter().for_each(|(key, operation)| history.entry(key).or_default().push(operation));
+    history
+}
+
 /// Checks each key.
 pub(crate) fn check_keys(history: &History) -> Result<(), (String, Violation)> {
     history.iter().try_for_each(|(key, operations)| check(operations).map_err(|violation| (key.clone(), violation)))

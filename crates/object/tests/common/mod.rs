@@ -1,7 +1,7 @@
 //! An object, and groups of members on threads of this process.
 #![allow(dead_code, reason = "each test uses a part")]
 use serde::{Deserialize, Serialize};
-use spindle::{Config, Group};
+use spindle::{Config, Durability, Group, MemberId, Subgroup};
 use spindle_object::{Context, Replicated, Settings, StartError, StateMachine, commands};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -131,6 +131,23 @@ impl Scratch {
         self.join_with(founders, Store::default(), &Settings::default()).unwrap()
     }
 
+    /// Joins as the member `id`, with a data directory of its own. Messages are delivered when they are on the
+    /// disks of all members.
+    pub(crate) fn join_durable(&self, founders: u32, id: u64) -> (Group, Replicated<Store>) {
+        let data_dir = self.data_dir().join(id.to_string());
+        std::fs::create_dir_all(&data_dir).unwrap();
+        let durability = Durability::LoggedBeforeDelivery { copies: founders / 2 + 1 };
+        let subgroups = vec![Subgroup { durability, ..Subgroup::new("all") }];
+        let config = Config { id: Some(MemberId(id)), data_dir: Some(data_dir), subgroups, ..self.config(founders) };
+        let settings = Settings { snapshot_every_commands: 40, ..Settings::default() };
+        Replicated::join(config, "all", Store::default(), settings).unwrap()
+    }
+
+    /// Returns the directory of the data of all members.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.path.with_extension("data")
+    }
+
     pub(crate) fn join_with<T: StateMachine>(
         &self,
         founders: u32,
@@ -163,6 +180,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if self.is_removed {
             let _ = std::fs::remove_dir_all(&self.path);
+            let _ = std::fs::remove_dir_all(self.data_dir());
         }
     }
 }

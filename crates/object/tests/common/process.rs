@@ -24,6 +24,16 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a member. Its test is the one of this name, which calls [`run`].
     pub(crate) fn start(test: &str, scratch: &Scratch, founders: u32) -> Process {
+        Process::start_member(test, scratch, founders, 0)
+    }
+
+    /// Starts the member `id`, which has its data directory beside `scratch` and delivers what is on the disks
+    /// of all members.
+    pub(crate) fn start_durable(test: &str, scratch: &Scratch, founders: u32, id: u64) -> Process {
+        Process::start_member(test, scratch, founders, id)
+    }
+
+    fn start_member(test: &str, scratch: &Scratch, founders: u32, id: u64) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -36,8 +46,13 @@ impl Process {
         });
         let mut process = Process { input: child.stdin.take().unwrap(), child, answers };
         let suspect_ms = scratch.suspect_after.map_or(0, |time| time.as_millis());
-        process.order(&format!("{founders} {suspect_ms} {}", scratch.path.display()));
+        process.order(&format!("{founders} {suspect_ms} {id} {}", scratch.path.display()));
         process
+    }
+
+    /// Returns the next answer, if it comes in time.
+    pub(crate) fn answer_within(&self, time: Duration) -> Option<String> {
+        self.answers.recv_timeout(time).ok()
     }
 
     pub(crate) fn order(&mut self, order: &str) {
@@ -74,12 +89,15 @@ impl Drop for Process {
 pub(crate) fn run() {
     let mut lines = io::stdin().lines().map_while(Result::ok);
     let Some(first) = lines.next() else { return };
-    let mut parts = first.splitn(3, ' ');
-    let (Some(founders), Some(suspect_ms), Some(path)) = (parts.next(), parts.next(), parts.next()) else { return };
+    let [founders, suspect_ms, id, path] = first.splitn(4, ' ').collect::<Vec<_>>()[..] else { return };
     let suspect_ms: u64 = suspect_ms.parse().unwrap();
     let suspect_after = (suspect_ms > 0).then(|| Duration::from_millis(suspect_ms));
     let scratch = Scratch::of(PathBuf::from(path), suspect_after);
-    let (_group, store) = scratch.join(founders.parse().unwrap());
+    let founders = founders.parse().unwrap();
+    let (_group, store) = match id.parse().unwrap() {
+        0 => scratch.join(founders),
+        id => scratch.join_durable(founders, id),
+    };
     // The line of the test's name is not complete yet.
     println!("\n= joined");
     for order in lines {
@@ -91,6 +109,11 @@ fn obey(store: &Replicated<Store>, order: &str) {
     match order.split(' ').collect::<Vec<_>>()[..] {
         ["add", key, more] => answer(store.call(&StoreCalls::add(key.to_owned(), more.parse().unwrap()), LONG)),
         ["read", key] => answer(store.read_latest(|store| store.entries.get(key).copied().unwrap_or(0), LONG)),
+        // Reads one of the keys of `write`, `work` and `mix`.
+        ["find", key] => {
+            let key = format!("key {key}");
+            answer(store.read_latest(|store| store.entries.get(&key).copied().unwrap_or(0), LONG));
+        }
         // Sends calls and does not wait for their outcomes.
         ["send", key, calls] => {
             for _ in 0..calls.parse().unwrap() {
@@ -114,6 +137,22 @@ fn obey(store: &Replicated<Store>, order: &str) {
                     _ => store.call(&StoreCalls::add(name, value), LONG).map(Some),
                 };
                 let reply = reply.unwrap().map_or("none".to_owned(), |reply| reply.to_string());
+                println!("= end {i} {} {reply}", now_ns());
+            }
+        }
+        // Puts, adds and reads with values from `first` on, until it is killed.
+        ["work", keys, first] => {
+            let (keys, first): (u64, u64) = (keys.parse().unwrap(), first.parse().unwrap());
+            for i in 0_u64.. {
+                let (name, value) = (format!("key {}", i / 3 % keys), first + i);
+                let action = ["add", "read", "put"][(i % 3) as usize];
+                println!("= call {i} {} {action} {value} {}", i / 3 % keys, now_ns());
+                let reply = match action {
+                    "add" => store.call(&StoreCalls::add(name, value), LONG).map(Some).unwrap(),
+                    "put" => store.call(&StoreCalls::put(&name, value), LONG).unwrap(),
+                    _ => store.read_latest(|store| store.entries.get(&name).copied(), LONG).unwrap(),
+                };
+                let reply = reply.map_or("none".to_owned(), |reply| reply.to_string());
                 println!("= end {i} {} {reply}", now_ns());
             }
         }
