@@ -60,6 +60,8 @@ const BUGS: &[Mutation] = &[
     Mutation::BallotBeforeProposal,
     Mutation::ResendsDelivered,
     Mutation::ResendForgotten,
+    Mutation::ReadBeforeDelivery,
+    Mutation::ReadAfterEviction,
 ];
 
 /// Mutations of recoveries.

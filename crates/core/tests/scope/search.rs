@@ -1,7 +1,7 @@
 //! Searches all states of the group, breadth first, so that each error found comes with a shortest
 //! path to it.
 use crate::intern::{Id, Mix};
-use crate::member::{Event, Message};
+use crate::member::{ALL, Event, InPlace, Memory, Message};
 use crate::world::{CUT, Chances, Choice, MEMBERS, Midway, Scope, Standing, World};
 use spindle_core::Rank;
 use std::collections::HashSet;
@@ -145,7 +145,7 @@ impl Search {
                     let to = self.ways.len() as u32;
                     self.ways.push((number, nth));
                     self.note_recovery(&step.to);
-                    if let Some(fault) = self.check(&step.to) {
+                    if let Some(fault) = self.check(&step.to).or_else(|| self.check_read_barriers(&step.to)) {
                         wrong = Some((fault, to));
                         break 'search;
                     }
@@ -312,6 +312,31 @@ impl Search {
                 if !agree {
                     return Some(format!("two orders: {lists:?}"));
                 }
+            }
+        }
+        None
+    }
+
+    /// Checks INV-LATEST, where members share memory: no read barrier passes at a member that lacks a message
+    /// of another one, or while another one has ended the view and may deliver more in the next.
+    fn check_read_barriers(&self, state: &State) -> Option<String> {
+        if self.world.scope.memory != Memory::Shared {
+            return None;
+        }
+        let actor = |rank: usize| self.world.actor_of(state.0[rank]);
+        let delivered = |rank: usize| self.world.lists.get(actor(rank).delivered).len();
+        for me in 0..self.members {
+            let is_ahead = |rank| delivered(rank) > delivered(me) || actor(rank).standing == Standing::Ended;
+            let (Some(running), true) = (&actor(me).running, (0..self.members).any(is_ahead)) else { continue };
+            let row = |rank: usize| match &actor(rank).running {
+                Some(running) => Some(self.world.row(running.row)),
+                None => self.world.newest(state.link(rank, me)),
+            };
+            // Where the connection to a dead member is broken, its row is not known here.
+            let Some(rows) = (0..self.members).map(row).collect::<Option<Vec<_>>>().map(InPlace) else { continue };
+            let barrier = running.engine.read_barrier(ALL, self.members);
+            if barrier.is_some_and(|barrier| barrier.is_passed(&rows, &rows)) {
+                return Some(format!("the read barrier of member {me} passes, and others have delivered more"));
             }
         }
         None

@@ -230,6 +230,11 @@ impl World {
         Rc::clone(self.rows.get(id))
     }
 
+    /// The row that a link leads to, when all writes on their way have landed.
+    pub(crate) fn newest(&self, link: Id) -> Option<Rc<Row>> {
+        self.links.get(link).last().map(|row| self.row(*row))
+    }
+
     pub(crate) fn actor_of(&self, id: Id) -> &Rc<Actor> {
         &self.actors[id as usize]
     }
