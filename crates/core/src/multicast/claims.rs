@@ -31,6 +31,8 @@ const OBJECT: u32 = 1 << 30;
 const EXCLUSIVE: u64 = 1 << 62;
 /// Added to `claimed`: no more space is claimed.
 const SEALED: u64 = 1 << 63;
+/// The value of `claimed` while one claimer has exclusive use of a ring that was revoked.
+const REVOKED: u64 = EXCLUSIVE | SEALED;
 
 /// Claims on one ring.
 #[derive(Debug)]
@@ -282,9 +284,11 @@ impl Claims {
 
     /// Lets all threads claim from now on.
     pub fn end_exclusive(&self, holder: Exclusive) {
+        // The ring may have been revoked before: then this is the end of it.
+        let end = |claimed| Some(holder.position | claimed & SEALED);
         // Release: the next claimer comes after it, and a thread that collects marks finds the tail
         // final.
-        self.front.claimed.store(holder.position, Ordering::Release);
+        let _ = self.front.claimed.fetch_update(Ordering::Release, Ordering::Relaxed, end);
     }
 
     /// As [`claim`](Self::claim), for the only claimer, which commits each claim before the next.
@@ -514,7 +518,7 @@ impl Claims {
     pub(crate) fn is_shared(&self) -> bool {
         // Acquire: pairs with the release in `end_exclusive`. If many claimers claim from the
         // start, the first claim makes this true, and its mark has the release.
-        !matches!(self.front.claimed.load(Ordering::Acquire), 0 | EXCLUSIVE)
+        !matches!(self.front.claimed.load(Ordering::Acquire), 0 | EXCLUSIVE | REVOKED)
     }
 
     /// Whether space from `position` on is claimed by one of many claimers.
@@ -537,8 +541,7 @@ impl Claims {
     pub fn revoke(&self) {
         self.limit.store(0, Ordering::Release);
         // Relaxed: a claim that came first is found in the position, and its mark has the release.
-        let seal = |claimed| (claimed & SEALED == 0 && claimed != EXCLUSIVE).then_some(claimed | SEALED);
-        let _ = self.front.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, seal);
+        self.front.claimed.fetch_or(SEALED, Ordering::Relaxed);
     }
 
     /// Ends the only claimer, after the ring was revoked. It will commit nothing more here, and the
@@ -555,7 +558,7 @@ impl Claims {
         // Load this first: space that is claimed or committed before it is visible after it.
         let is_closed = self.is_closed();
         match self.front.claimed.load(Ordering::Acquire) {
-            EXCLUSIVE => is_closed && self.tail() == tail,
+            EXCLUSIVE | REVOKED => is_closed && self.tail() == tail,
             claimed if claimed & SEALED != 0 => claimed & !SEALED == position,
             claimed => is_closed && claimed == position,
         }

@@ -119,3 +119,48 @@ impl Resend {
         wanted.then_some(Resent { kind: header.kind, at, len: header.len, position })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::ring::Ring;
+
+    struct Empty;
+
+    impl Rows for Empty {
+        fn load(&self, _: Rank, _: u64) -> u64 {
+            0
+        }
+
+        fn bytes(&self, _: Rank, _: u64, _: u64) -> &[u8] {
+            &[]
+        }
+
+        type Frames<'a> = crate::table::Lookup<'a, Empty>;
+
+        fn frames(&self, member: Rank, ring: &Ring) -> crate::table::Lookup<'_, Empty> {
+            crate::table::Lookup::new(self, member, ring)
+        }
+    }
+
+    /// A view may end at the moment in which an application takes its ring and shares it between threads.
+    #[test]
+    fn a_ring_that_is_shared_after_its_view_has_ended_is_done() {
+        for is_revoked_first in [true, false] {
+            let claims = Arc::new(Claims::new(Ring::new(0, 4, 16), 0));
+            let mut resend = Resend::new(Arc::clone(&claims), Rank(0), Order::Total, 0..0, 0, Tail::default());
+            let holder = claims.begin_exclusive();
+            let mut holder = Some(holder);
+            let mut share = || holder.take().into_iter().for_each(|holder| claims.end_exclusive(holder));
+            if !is_revoked_first {
+                share();
+            }
+            claims.revoke();
+            assert!(resend.next(&Empty).is_none());
+            assert_eq!(resend.is_done(), !is_revoked_first, "its only claimer may still send");
+            share();
+            assert!(resend.next(&Empty).is_none() && resend.is_done());
+            assert!(claims.claim(8, |_| {}).is_err(), "it is full for ever");
+        }
+    }
+}
