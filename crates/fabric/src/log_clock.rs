@@ -119,19 +119,19 @@ impl LogClock {
     /// Compares the two clocks.
     #[cold]
     fn measure(&self) {
-        let compare = |_| {
+        let compare = || {
             let before = since_boot();
             let wall = self.0.wall.now();
             let took = since_boot().saturating_sub(before);
             (took, before + took / 2, wall)
         };
         // The thread may be stopped between two clocks, so the quickest of several comparisons counts.
-        let mut best = compare(0);
-        for comparison in 1..COMPARISONS {
+        let mut best = compare();
+        for _ in 1..COMPARISONS {
             if best.0 <= COMPARED_WITHIN_NS {
                 break;
             }
-            best = best.min(compare(comparison));
+            best = best.min(compare());
         }
         let (_, passed, wall) = best;
         let now = loop {

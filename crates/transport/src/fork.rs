@@ -37,7 +37,7 @@ impl Owner {
 }
 
 /// As [`Owner`], without a system call. A child that was forked otherwise than by the C library has the mark
-/// of its parent. Such a child has no memory in place of the rows.
+/// of its parent. That child has no memory in place of the rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ForkMark(u32);
 

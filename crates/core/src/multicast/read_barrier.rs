@@ -11,8 +11,7 @@
 //! lack an acceptance that other members have read.
 use crate::ids::Rank;
 use crate::mutation::mutation;
-use crate::table::Rows;
-use crate::wire::layout::{SubgroupLayout, entry, membership};
+use crate::wire::layout::{entry, membership};
 
 /// The words that show whether a member has delivered everything that any member has, in one
 /// subgroup with a total order and one view.
@@ -27,25 +26,25 @@ pub struct ReadBarrier {
 }
 
 impl ReadBarrier {
-    /// Returns the barrier of a view of so many members. `me` and `layout` are this member's rank and
-    /// the subgroup's place in the view with which the epoch of the subgroup began.
-    pub(crate) fn new(members: usize, me: Rank, layout: SubgroupLayout) -> ReadBarrier {
-        ReadBarrier { members: members as u32, me, entry: layout.entry }
+    /// Returns the barrier of a view of so many members. `me` and `entry` are this member's rank and
+    /// the offset of the subgroup's entry in the view with which the epoch of the subgroup began.
+    pub(crate) fn new(members: usize, me: Rank, entry: u64) -> ReadBarrier {
+        ReadBarrier { members: members as u32, me, entry }
     }
 
     /// Returns whether this member has delivered every message that any member had delivered when the
     /// call began. False: it is not known, for instance because messages are on their way, or because
     /// the view changes.
     ///
-    /// `rows` are those of the view, and `home` those of the view with which the epoch of the subgroup
-    /// began. All of them are read in place.
+    /// `load` reads words of the rows of the view, and `load_home` those of the view with which the epoch
+    /// of the subgroup began. Both read in place, with acquire order.
     #[inline]
-    pub fn is_passed<R: Rows, H: Rows>(&self, rows: &R, home: &H) -> bool {
-        let word = |at| home.load(self.me, self.entry + at);
+    pub fn is_passed(&self, load: impl Fn(Rank, u64) -> u64, load_home: impl Fn(Rank, u64) -> u64) -> bool {
+        let word = |at| load_home(self.me, self.entry + at);
         // INV-LATEST
         let received = word(entry::RECEIVED);
         let is_up_to_date = word(entry::DELIVERED) >= received || mutation!(ReadBeforeDelivery);
-        let has_accepted = |rank| rows.load(Rank(rank), membership::ACCEPTED) != 0;
+        let has_accepted = |rank| load(Rank(rank), membership::ACCEPTED) != 0;
         is_up_to_date && (mutation!(ReadAfterEviction) || !(0..self.members).any(has_accepted))
     }
 }

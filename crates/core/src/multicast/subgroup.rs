@@ -256,10 +256,6 @@ impl Subgroup {
         &self.members
     }
 
-    pub(crate) fn layout(&self) -> SubgroupLayout {
-        self.layout
-    }
-
     /// The range of this member's row that contains this subgroup's counters.
     pub(crate) fn entry(&self) -> Range<u64> {
         self.layout.entry..self.layout.end

@@ -266,28 +266,6 @@ impl Running {
     }
 }
 
-/// The rows of all members, by rank, as they are.
-pub(crate) struct InPlace(pub(crate) Vec<Rc<Row>>);
-
-impl Rows for InPlace {
-    fn load(&self, member: Rank, at: u64) -> u64 {
-        word(&self.0[member.index()], at)
-    }
-
-    fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
-        &self.0[member.index()][at as usize..(at + len) as usize]
-    }
-
-    type Frames<'a>
-        = Lookup<'a, Self>
-    where
-        Self: 'a;
-
-    fn frames(&self, member: Rank, ring: &Ring) -> Lookup<'_, Self> {
-        Lookup::new(self, member, ring)
-    }
-}
-
 pub(crate) fn word(row: &[u8], at: u64) -> u64 {
     u64::from_le_bytes(row[at as usize..at as usize + 8].try_into().unwrap())
 }

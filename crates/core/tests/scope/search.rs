@@ -1,7 +1,7 @@
 //! Searches all states of the group, breadth first, so that each error found comes with a shortest
 //! path to it.
 use crate::intern::{Id, Mix};
-use crate::member::{ALL, Event, InPlace, Memory, Message};
+use crate::member::{ALL, Event, Memory, Message, word};
 use crate::world::{CUT, Chances, Choice, MEMBERS, Midway, Scope, Standing, World};
 use spindle_core::Rank;
 use std::collections::HashSet;
@@ -333,9 +333,10 @@ impl Search {
                 None => self.world.newest(state.link(rank, me)),
             };
             // Where the connection to a dead member is broken, its row is not known here.
-            let Some(rows) = (0..self.members).map(row).collect::<Option<Vec<_>>>().map(InPlace) else { continue };
+            let Some(rows) = (0..self.members).map(row).collect::<Option<Vec<_>>>() else { continue };
+            let load = |member: Rank, at| word(&rows[member.index()], at);
             let barrier = running.engine.read_barrier(ALL, self.members);
-            if barrier.is_some_and(|barrier| barrier.is_passed(&rows, &rows)) {
+            if barrier.is_some_and(|barrier| barrier.is_passed(load, load)) {
                 return Some(format!("the read barrier of member {me} passes, and others have delivered more"));
             }
         }

@@ -177,11 +177,10 @@ pub(crate) fn encode_record(to: &mut Vec<u8>, version: Version, clock: u64, part
 #[inline]
 pub(crate) fn place_record(bytes: &mut [u8], seed: Seed, offset: u64) {
     let payload = u32_at(bytes, 4);
-    let content = match payload as usize >= SUMMED_EARLY {
-        true => u32_at(bytes, 0),
-        false => crc32c(&bytes[COVERED_FROM..RECORD_HEADER_BYTES as usize + payload as usize]),
+    let crc = match payload as usize >= SUMMED_EARLY {
+        true => u32_at(bytes, 0) ^ seed.mask(offset, payload),
+        false => record_checksum(seed, offset, &bytes[..RECORD_HEADER_BYTES as usize + payload as usize]),
     };
-    let crc = content ^ seed.mask(offset, payload);
     put(bytes, 0, &crc.to_le_bytes());
 }
 

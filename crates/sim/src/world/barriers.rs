@@ -2,29 +2,11 @@
 use super::World;
 use super::stage::Stage;
 use crate::checkers::{Checked, read_barrier};
-use spindle_core::{Lookup, Rank, Ring, Rows};
+use spindle_core::Rank;
 
-/// The rows of a view as their owners have written them, which is how members that share memory read
-/// them.
-struct InPlace<'a>(&'a Stage);
-
-impl Rows for InPlace<'_> {
-    fn load(&self, member: Rank, at: u64) -> u64 {
-        self.0.tables[member.index()].rows[member.index()].word(at)
-    }
-
-    fn bytes(&self, member: Rank, at: u64, len: u64) -> &[u8] {
-        self.0.tables[member.index()].rows[member.index()].slice(at, len)
-    }
-
-    type Frames<'a>
-        = Lookup<'a, Self>
-    where
-        Self: 'a;
-
-    fn frames(&self, member: Rank, ring: &Ring) -> Lookup<'_, Self> {
-        Lookup::new(self, member, ring)
-    }
+/// Loads a word as its owner has written it, which is how members that share memory read it.
+fn load(stage: &Stage, member: Rank, at: u64) -> u64 {
+    stage.tables[member.index()].rows[member.index()].word(at)
 }
 
 impl World<'_> {
@@ -38,7 +20,8 @@ impl World<'_> {
                 let Some(home) = self.home(seat, id) else { continue };
                 let there = &self.stages[home.stage];
                 let barrier = there.member(home.rank).engine.read_barrier(id, on.view.members.len());
-                if !barrier.is_some_and(|barrier| barrier.is_passed(&InPlace(on), &InPlace(there))) {
+                let in_place = |stage| move |member, at| load(stage, member, at);
+                if !barrier.is_some_and(|barrier| barrier.is_passed(in_place(on), in_place(there))) {
                     continue;
                 }
                 passed += 1;

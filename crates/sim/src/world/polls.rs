@@ -84,9 +84,8 @@ impl World<'_> {
         for message in delivered.iter().filter(|message| message.after <= carried as u64) {
             self.deliver(seat, *message, true)?;
         }
-        let has_delivered = !delivered.is_empty();
         self.told.delivered = delivered;
-        if has_delivered {
+        if !self.told.delivered.is_empty() {
             self.check_read_barriers()?;
         }
         self.append(seat, carried as u64)?;

@@ -1,5 +1,5 @@
 //! The read barrier of a subgroup, which threads of the application ask.
-use spindle_core::ReadBarrier as Words;
+use spindle_core::{ReadBarrier as Words, Rows};
 use spindle_fabric::{OwnRows, Reader};
 use spindle_transport::fork::ForkMark;
 use std::sync::atomic::{Ordering, fence};
@@ -45,7 +45,10 @@ impl ReadBarrier {
         // A view begins at this moment.
         let Ok(now) = self.0.try_read() else { return false };
         let is_passed = |now: &BarrierRows| {
-            !now.mark.is_copy() && now.rows.is_shared() && now.words.is_passed(&now.rows, &now.home)
+            let BarrierRows { words, rows, home, mark } = now;
+            !mark.is_copy()
+                && rows.is_shared()
+                && words.is_passed(|rank, at| rows.load(rank, at), |rank, at| home.load(rank, at))
         };
         now.as_ref().is_some_and(is_passed)
     }

@@ -389,6 +389,8 @@ impl SubgroupHandles {
     /// Handles the end of the group for this member. `engine` and `fabric` are those of its
     /// [home](Self::home), or any if it has none.
     pub(crate) fn end(&mut self, engine: &mut Engine, fabric: &Mesh) {
+        // Before this member counts no longer as one: then the others may go on without its acceptance.
+        self.close_read_barrier();
         self.give_up_waiting();
         let id = self.home.map(|(_, id)| id);
         if let (Some(id), State::Finished) = (id, engine.state()) {

@@ -3,7 +3,6 @@
 use super::older::Homes;
 use super::{Node, Poll};
 use crate::error::Ended;
-use crate::handles::SubgroupHandles;
 use crate::logs::SubgroupLog;
 use crate::queries;
 use crate::shared::End;
@@ -121,8 +120,6 @@ impl Node {
         for of_subgroup in handles {
             let (engine, rows) = homes.of(of_subgroup, member);
             of_subgroup.end(engine, rows);
-            // Before this member counts no longer as one: then the others may go on without its acceptance.
-            of_subgroup.close_read_barrier();
         }
         queries::end_all(&self.open_queries);
         self.object_cache.end();
@@ -140,7 +137,6 @@ impl Drop for Node {
             std::mem::forget(self.logs.take());
             return;
         }
-        self.handles.iter().for_each(SubgroupHandles::close_read_barrier);
         let is_finished = matches!(self.member.engine().state(), State::Finished);
         if let Some(logs) = self.logs.as_mut().filter(|_| !is_finished) {
             logs.end(&self.control_plane);

@@ -36,7 +36,7 @@ impl Node {
 
     /// Returns the log of a logged subgroup that this member is in, for other threads.
     pub fn log(&self, subgroup: &str) -> Option<LogAccess> {
-        let of_subgroup = self.handles.iter().find(|of_subgroup| of_subgroup.name == subgroup)?;
+        let of_subgroup = self.named(subgroup)?;
         of_subgroup.home().and(of_subgroup.log.as_ref()).map(|log| log.access.clone())
     }
 
@@ -47,8 +47,11 @@ impl Node {
     /// [`HandleError::NoSuchSubgroup`].
     pub fn read_barrier(&self, subgroup: &str) -> Result<ReadBarrier, HandleError> {
         find(self.member.view(), self.rank(), subgroup)?;
-        let of_subgroup = self.handles.iter().find(|of_subgroup| of_subgroup.name == subgroup);
-        Ok(of_subgroup.expect("handles for each subgroup").read_barrier().clone())
+        Ok(self.named(subgroup).expect("handles for each subgroup").read_barrier().clone())
+    }
+
+    fn named(&self, subgroup: &str) -> Option<&SubgroupHandles> {
+        self.handles.iter().find(|of_subgroup| of_subgroup.name == subgroup)
     }
 
     /// Opens the read barriers in the newest view. While logs are replayed the application lacks

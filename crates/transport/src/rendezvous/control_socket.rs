@@ -174,11 +174,16 @@ impl ControlSocket {
         let place = &self.spot.place;
         again_if_it_vanishes(|| {
             let lock = place.lock(deadline, cancelled)?;
-            let mut census = place.census(&lock)?;
             // An attempt that failed halfway may have left its name.
-            census.members.retain(|id| *id != self.id);
-            self.create_under(&lock, census)
+            self.create_under(&lock, self.census_of_others(&lock)?)
         })
+    }
+
+    /// Returns the live processes, with this one only among those that have an address.
+    fn census_of_others(&self, lock: &GroupLock) -> Result<Census, RendezvousError> {
+        let mut census = self.spot.place.census(lock)?;
+        census.members.retain(|id| *id != self.id);
+        Ok(census)
     }
 
     /// Makes this process a member of the group `incarnation`, which has decided a view with it.
@@ -228,7 +233,7 @@ impl ControlSocket {
         let place = &self.spot.place;
         again_if_it_vanishes(|| {
             let lock = lock_briefly(place)?;
-            if place.census(&lock)?.members.iter().any(|id| *id != self.id) {
+            if !self.census_of_others(&lock)?.members.is_empty() {
                 return Ok(false);
             }
             // Its mark names another group.
@@ -256,7 +261,7 @@ impl ControlSocket {
             if lock.incarnation()? != Some(incarnation) {
                 let may_enter = match place.key.are_of(incarnation)? {
                     Some(are_of_it) => are_of_it,
-                    None => place.census(&lock)?.members.iter().all(|id| *id == self.id),
+                    None => self.census_of_others(&lock)?.members.is_empty(),
                 };
                 if !may_enter {
                     return Ok(false);

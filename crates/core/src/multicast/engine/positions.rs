@@ -8,7 +8,6 @@ use crate::multicast::read_barrier::ReadBarrier;
 use crate::multicast::stats::{EngineStats, Frontier, SubgroupStats, Undurable};
 use crate::multicast::subgroup::Subgroup;
 use crate::table::Rows;
-use crate::view::Order;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -31,9 +30,7 @@ impl Engine {
     /// Returns the read barrier of `subgroup` in a newest view of so many members. `None` if its order is
     /// not total, if its epoch has ended, or if this engine does not have it.
     pub fn read_barrier(&self, subgroup: SubgroupId, members: usize) -> Option<ReadBarrier> {
-        let is_total = self.view.subgroups.get(subgroup.index())?.order == Order::Total;
-        let found = self.subgroup(subgroup).filter(|subgroup| is_total && !subgroup.is_closed())?;
-        Some(ReadBarrier::new(members, self.me, found.layout()))
+        self.subgroup(subgroup)?.read_barrier(members)
     }
 
     /// How far my applications have come in each of my rings: for

@@ -3,12 +3,19 @@
 use super::{Delivery, Peer, Subgroup};
 use crate::ids::Rank;
 use crate::multicast::cursor::rounds_before;
+use crate::multicast::read_barrier::ReadBarrier;
 use crate::multicast::stats::{Frontier, SubgroupStats, Undurable};
 use crate::mutation::mutation;
 use crate::table::Rows;
 use crate::view::Order;
 
 impl Subgroup {
+    /// As [`Engine::read_barrier`](crate::Engine::read_barrier).
+    pub(crate) fn read_barrier(&self, members: usize) -> Option<ReadBarrier> {
+        let is_open = self.order == Order::Total && !self.is_closed();
+        is_open.then(|| ReadBarrier::new(members, self.members[self.me], self.layout.entry))
+    }
+
     /// The number of sequence numbers that this member has delivered on the engine's thread.
     pub(crate) fn delivered_inline(&self) -> Option<u64> {
         match (&self.delivery, self.order) {
