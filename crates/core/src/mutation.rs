@@ -318,6 +318,8 @@ mod bugs {
         RestartForgetsDead,
         /// A restart asks a log for less than it has, and that cuts it.
         RestartCutsBack,
+        /// A process that restarts cuts a log whose end it has reported to another leader.
+        RestartCutUnreported,
         /// An acceptance counts before it is on the disk of its member, in a view with logged subgroups.
         AcceptedUnwritten,
         /// A member leaves before its disk says that it writes nothing more.

@@ -53,6 +53,7 @@ pub const RESTART: [Mutation; 10] = [
     Mutation::RestartDecidesAlone,
     Mutation::RestartForgetsDead,
     Mutation::RestartCutsBack,
+    Mutation::RestartCutUnreported,
 ];
 
 /// Mutations of the control plane, and of logs as whole processes have them, which the simulator of

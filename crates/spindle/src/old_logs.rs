@@ -133,6 +133,13 @@ impl OldLogs {
         }
     }
 
+    /// Notes that a log is to lose the records after `last`.
+    pub(crate) fn note_cut(&mut self, name: &str, last: Option<Position>) {
+        if let Some(known) = self.states.iter_mut().find(|known| known.name == name && known.last > last) {
+            known.last = last;
+        }
+    }
+
     /// Notes that a log has got records behind a gap.
     pub(crate) fn note_gap(&mut self, name: &str) {
         let last = self.states.iter().find(|state| state.name == name).and_then(|state| state.last);

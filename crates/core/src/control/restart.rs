@@ -18,7 +18,8 @@
 //!   for a while. An operator may give up members that are lost for good. The view then begins an
 //!   [era](ViewId::era).
 //! - INV-LEVEL: when a view is proposed, the logs of all members of a subgroup end with the same
-//!   record, on disk. Members whose logs are shorter get the records that they lack first.
+//!   record, on disk. Members whose logs are shorter get the records that they lack first. A log that has others
+//!   loses them only if the newest leader knows of it.
 //! - A decided view is on the disk of a majority of the base before it begins. A process that is
 //!   not in it begins no view: it waits until the others have begun, and joins them.
 //! - A process that learns of a later base takes it over, and forgets its promises for the earlier
@@ -246,9 +247,7 @@ impl Restart {
             return;
         }
         self.setup.logs = logs;
-        if let Some((leader, ballot)) = self.catching_up.filter(|(_, ballot)| *ballot == self.record.promised) {
-            self.promise(leader, ballot);
-        }
+        self.tell_logs();
     }
 
     /// Notes that the oldest pending record is written.

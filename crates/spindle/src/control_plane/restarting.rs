@@ -7,7 +7,7 @@ use spindle_core::control::{
     RestartView, RestartWait,
 };
 use spindle_core::limits::BOOTSTRAP_WORDS_MAX;
-use spindle_core::{MemberId, Process, Time, ViewId};
+use spindle_core::{MemberId, Position, Process, Time, ViewId};
 use spindle_log::Error;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -118,6 +118,15 @@ impl RestartDriver {
         if let Some(old) = &self.old {
             self.inner.set_logs(old.states().to_vec(), cut_off, now);
         }
+    }
+
+    /// Notes that a log is to lose the records after `last`. Returns whether it may.
+    pub(crate) fn begin_cut(&mut self, name: &str, last: Option<Position>, now: Time) -> bool {
+        let may = self.inner.begin_cut(name, last, now);
+        if let Some(old) = self.old.as_mut().filter(|_| may) {
+            old.note_cut(name, last);
+        }
+        may
     }
 
     /// Whether it has begun a view.

@@ -184,6 +184,16 @@ impl LogCatchUp {
         Ok(self.core.end())
     }
 
+    /// Returns the last record that stays, if the next step begins to remove those behind it.
+    pub(crate) fn next_cut(&self) -> Option<Option<Position>> {
+        self.core.cut().filter(|_| self.cut.is_none())
+    }
+
+    /// Whether records are being removed.
+    pub(crate) fn is_cutting(&self) -> bool {
+        self.cut.is_some()
+    }
+
     /// Removes the records after this one, which the group does not have.
     fn cut(&mut self, last: Option<Position>, control_plane: &ControlPlane) -> Result<(), Error> {
         let Some(cut) = &self.cut else {

@@ -329,6 +329,7 @@ impl Restart {
         }
         self.defer(ballot);
         self.catching_up = Some((from, ballot));
+        self.promise(from, ballot);
         // A leader that has heard no later promise may ask for less than this process has reported since.
         let last = |name: &str| self.setup.logs.iter().find(|log| log.name == name).and_then(|log| log.last);
         let is_behind = |log: &LongestLog| last(&log.state.name) < log.state.last || mutation!(RestartCutsBack);
@@ -336,7 +337,44 @@ impl Restart {
         if !behind.is_empty() {
             self.outputs.push_back((self.writes, RestartOutput::CatchUp(behind)));
         }
-        self.promise(from, ballot);
+    }
+
+    /// Returns the leader with the highest promised ballot, if it waits for the logs of this process.
+    fn waits_for_logs(&self) -> Option<(Process, RestartBallot)> {
+        self.catching_up.filter(|(_, ballot)| *ballot == self.record.promised)
+    }
+
+    /// Promises again, because the logs have changed.
+    pub(super) fn tell_logs(&mut self) {
+        if let Some((leader, ballot)) = self.waits_for_logs() {
+            self.promise(leader, ballot);
+        }
+    }
+
+    /// Notes that a log is to lose the records after `last`, which the group does not have. Returns whether it may:
+    /// a leader other than the one that has ordered to catch up may count on them.
+    pub fn begin_cut(&mut self, name: &str, last: Option<Position>, now: Time) -> bool {
+        self.at(now);
+        if mutation!(RestartCutUnreported) {
+            return true;
+        }
+        if self.waits_for_logs().is_none() {
+            return false;
+        }
+        if let Some(log) = self.setup.logs.iter_mut().find(|log| log.name == name && log.last > last) {
+            log.last = last;
+            self.tell_logs();
+        }
+        true
+    }
+
+    /// True if the logs of this process end where a view begins, or later, or the process is not in that view.
+    fn has_records_of(&self, value: &RestartView) -> bool {
+        let ends = |log: &LogState| {
+            let own = self.setup.logs.iter().find(|own| own.name == log.name);
+            own.and_then(|own| own.last) >= log.last
+        };
+        !value.members.contains(&self.setup.me) || value.logs.iter().all(ends)
     }
 
     pub(super) fn accept(&mut self, from: Process, ballot: RestartBallot, (base, value): (ViewId, RestartView)) {
@@ -345,6 +383,10 @@ impl Restart {
         }
         if ballot < self.record.promised {
             return self.send_behind(from);
+        }
+        // The leader has not heard that a log was cut.
+        if !self.has_records_of(&value) {
+            return;
         }
         if self.record.accepted.as_ref().is_none_or(|(accepted, _)| *accepted < ballot) {
             self.record.promised = ballot;
@@ -446,11 +488,14 @@ impl Restart {
     }
 }
 
-/// For each logged subgroup of `view`: the last record of the longest log of its members, and those that
-/// have it.
+/// For each logged subgroup of `view`: the last record of the longest log of those that have promised, and those
+/// that have it.
 fn longest_logs(view: &View, attempt: &RestartAttempt) -> Vec<LongestLog> {
     let longest = |spec: &SubgroupSpec| {
-        let promised = || attempt.promised.iter().filter(|(id, _)| view.rank_of(**id).is_some());
+        // A log counts if it is whole, whatever becomes of its member: another log may be the reason why that one joins.
+        let is_whole = |promise: &RestartPromise| !promise.origins.iter().any(|origin| origin.name == spec.name);
+        let counts = |id: &MemberId, promise| view.rank_of(*id).is_some() || is_whole(promise);
+        let promised = || attempt.promised.iter().filter(move |(id, promise)| counts(id, promise));
         let logs = promised().filter_map(|(_, promise)| promise.logs.iter().find(|log| log.name == spec.name));
         let state = match mutation!(RestartTakesShortest) {
             true => logs.min_by_key(|log| log.last),

@@ -47,15 +47,16 @@ impl RestartWorld<'_> {
         };
         let known: Vec<RestartRecord> = others().flat_map(records).collect();
         // Others may have heard of what only this disk has.
-        let own = records(&self.seats[seat].disk).into_iter().map(|record| record.view).max_by_key(|view| view.id);
+        let own = records(&self.seats[seat].disk);
         let is_left = |view: &View| {
             let is_in = |disk: &RestartDisk| view.rank_of(MemberId(disk.number.into())).is_some();
             others().any(|disk| disk.record.is_some() && is_in(disk))
         };
         let newest = known.iter().map(|record| &record.view).max_by_key(|view| view.id);
-        let mut accepted = known.iter().filter_map(|record| record.accepted.as_ref());
+        let own_newest = own.iter().map(|record| &record.view).max_by_key(|view| view.id);
+        let mut accepted = known.iter().chain(&own).filter_map(|record| record.accepted.as_ref());
         if !newest.is_some_and(is_left)
-            || !own.as_ref().is_none_or(is_left)
+            || !own_newest.is_none_or(is_left)
             || !accepted.all(|(_, value)| is_left(&value.view))
         {
             return;

@@ -1,5 +1,5 @@
 //! Logs that get records from others before a restart is decided, so that all end alike.
-use super::{MemberPhase, RestartBroken, RestartEvent, RestartWorld, log_name};
+use super::{MemberPhase, RestartBroken, RestartEvent, RestartSeat, RestartWorld, log_name};
 use crate::checkers::{Checked, Invariant};
 use spindle_core::control::{LongestLog, RestartView};
 use spindle_core::{MemberId, Position, Time};
@@ -32,14 +32,13 @@ impl RestartWorld<'_> {
             let is_whole = theirs.holes.is_empty()
                 && record.is_some_and(|record| record.origins.iter().all(|origin| origin.name != log_name(log)));
             let begins = theirs.records.first().map(|(position, _)| *position).filter(|_| !is_whole);
-            let own = &mut self.seats[seat].disk.logs[log];
-            if own.last() >= begins {
-                let kept =
-                    own.records.iter().take_while(|(position, _)| Some(*position) < begins || theirs.has(*position));
-                let kept = kept.count();
-                own.records.truncate(kept);
-                own.synced = own.synced.min(kept);
+            let own = &self.seats[seat].disk.logs[log];
+            let is_theirs = |position| Some(position) < begins || own.last() < begins || theirs.has(position);
+            let kept = own.records.iter().take_while(|(position, _)| is_theirs(*position)).count();
+            if kept < own.records.len() && !self.cut_foreign(seat, log, kept) {
+                continue;
             }
+            let own = &mut self.seats[seat].disk.logs[log];
             let last = own.last();
             // The other log begins later.
             let skipped = self.histories[log].entries().iter().map(|entry| entry.position);
@@ -58,6 +57,24 @@ impl RestartWorld<'_> {
                 self.report(seat, &[]);
             }
         }
+    }
+
+    /// Removes the records of a log behind the first `kept` ones, if the restart allows it.
+    fn cut_foreign(&mut self, seat: usize, log: usize, kept: usize) -> bool {
+        let now = Time(self.now);
+        let RestartSeat { disk, running, .. } = &mut self.seats[seat];
+        let Some(MemberPhase::Restarting(restart)) = running.as_mut().map(|running| &mut running.phase) else {
+            return false;
+        };
+        let state = &mut disk.logs[log];
+        let last = state.records[..kept].last().map(|(position, _)| *position);
+        let may = restart.begin_cut(&log_name(log), last, now);
+        if may {
+            state.records.truncate(kept);
+            state.synced = state.synced.min(kept);
+        }
+        self.note(|| format!("s{seat}: log {log} loses the records after {last:?}: {may}"));
+        may
     }
 
     /// Notes that the records are on disk.

@@ -60,6 +60,7 @@ impl RestartCatchUps {
             self.begin(log, control_plane)?;
         }
         let Some(incarnation) = control_plane.restart().map(|restart| restart.incarnation()) else { return Ok(()) };
+        self.end_refused(control_plane)?;
         let mut moved = vec![];
         for (name, RestartCatchUp { catch_up, .. }) in &mut self.running {
             let before = catch_up.at();
@@ -80,7 +81,8 @@ impl RestartCatchUps {
         {
             self.reported = Some(Instant::now());
             if let Some(old) = restart.old_logs() {
-                for (name, RestartCatchUp { readers, needed: (needed, clock), .. }) in &self.running {
+                let growing = self.running.iter().filter(|(_, running)| !running.catch_up.is_cutting());
+                for (name, RestartCatchUp { readers, needed: (needed, clock), .. }) in growing {
                     let last = readers.durable().map(position).filter(|last| last < needed);
                     last.into_iter().for_each(|last| old.note_progress(name, (last, *clock)));
                 }
@@ -91,6 +93,18 @@ impl RestartCatchUps {
             restart.report_logs(&cut_off, now);
         }
         Ok(())
+    }
+
+    /// Ends the logs that were to lose records which another leader may count on.
+    fn end_refused(&mut self, control_plane: &mut ControlPlane) -> Result<(), Error> {
+        let now = control_plane.now();
+        let mut is_refused = |name: &String, running: &mut RestartCatchUp| {
+            let last = running.catch_up.next_cut();
+            last.zip(control_plane.restart()).is_some_and(|(last, restart)| !restart.begin_cut(name, last, now))
+        };
+        let refused: Vec<RestartCatchUp> =
+            self.running.extract_if(.., |name, running| is_refused(name, running)).map(|(_, running)| running).collect();
+        refused.into_iter().try_for_each(|running| running.catch_up.abandon().map(drop))
     }
 
     /// Whether records come or go.
