@@ -42,7 +42,7 @@ use std::env::args_os;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 19)");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (rendezvous protocol 20)");
 
 /// Ordered multicast among processes: every member gets every message in the same order, at memory
 /// speed.

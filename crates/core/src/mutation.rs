@@ -314,6 +314,8 @@ mod bugs {
         FreedBeforeLogged,
         /// A message counts as persisted once the log has it, before it is on disk.
         PersistedBeforeSync,
+        /// A member whose log lacks records goes on without those that have them.
+        GoesOnIncomplete,
         /// A restart without all members forgets that absent ones may know of deaths.
         RestartForgetsDead,
         /// A restart asks a log for less than it has, and that cuts it.

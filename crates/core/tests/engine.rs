@@ -1644,6 +1644,60 @@ fn what_all_members_that_go_on_have_on_disk_is_delivered_at_the_end() {
     assert_eq!(group.next_sizes()[1..], [Some(3); 3]);
 }
 
+impl Group {
+    /// The logs of these members lack records of older epochs.
+    fn lack(&mut self, members: &[usize]) {
+        (0..self.engines.len()).for_each(|member| {
+            let lacks = members.contains(&member);
+            self.engines[member].set_lacking(lacks.then_some(SubgroupId(0)).into_iter());
+        });
+    }
+}
+
+/// INV-COMPLETE. Track record: members that had joined, and not caught up yet, went on without those that had what was
+/// durable before.
+#[test]
+fn no_member_goes_on_if_only_the_ended_have_complete_logs() {
+    for (complete, goes_on) in [(0, false), (1, true)] {
+        let mut group = durable_group(3, &[0]);
+        group.lack(&[0, 1, 2].into_iter().filter(|member| *member != complete).collect::<Vec<_>>());
+        group.settle();
+        (1..3).for_each(|member| group.engines[member].member_died(Rank(0)));
+        group.run(&[1, 2]);
+        let sizes = group.next_sizes();
+        assert_eq!(sizes[1..], if goes_on { [Some(2); 2] } else { [None; 2] });
+        if !goes_on {
+            assert_eq!(
+                (group.engines[1].state(), group.engines[1].incomplete()),
+                (&State::Incomplete, Some(SubgroupId(0)))
+            );
+            group.engines[2].member_died(Rank(1));
+            group.run(&[2]);
+            assert_eq!((group.engines[2].state(), group.next_sizes()), (&State::Incomplete, vec![None; 3]));
+        }
+    }
+}
+
+/// That a member is silent, or wants to leave, is no reason to end.
+#[test]
+fn members_with_complete_logs_are_waited_for_until_the_others_have_caught_up() {
+    for leaves in [false, true] {
+        let mut group = durable_group(3, &[0]);
+        group.lack(&[1, 2]);
+        group.settle();
+        match leaves {
+            true => group.engines[0].leave(),
+            false => (1..3).for_each(|member| group.engines[member].suspect(Rank(0))),
+        }
+        let there: &[usize] = if leaves { &[0, 1, 2] } else { &[1, 2] };
+        group.run(there);
+        assert!(there.iter().all(|member| *group.engines[*member].state() == State::Running), "leaves: {leaves}");
+        group.lack(&[1]);
+        group.run(there);
+        assert_eq!(group.next_sizes()[1..], [Some(2); 2], "leaves: {leaves}");
+    }
+}
+
 /// A member that dies before its disk has the last messages is missed at the end, too.
 #[test]
 fn the_end_of_a_group_waits_for_no_disk_of_a_member_that_died() {

@@ -42,7 +42,7 @@ pub const BOOTSTRAP: [Mutation; 11] = [
 ];
 
 /// Mutations of total restarts, which also have a model of their own.
-pub const RESTART: [Mutation; 10] = [
+pub const RESTART: [Mutation; 11] = [
     Mutation::RestartsWithout,
     Mutation::RestartPromiseForgotten,
     Mutation::RestartForgets,
@@ -58,7 +58,8 @@ pub const RESTART: [Mutation; 10] = [
 
 /// Mutations of the control plane, and of logs as whole processes have them, which the simulator of
 /// whole processes finds. Some of the other mutations show there, too.
-pub const CONTROL: [Mutation; 36] = [
+pub const CONTROL: [Mutation; 37] = [
+    Mutation::GoesOnIncomplete,
     Mutation::FoundersUnplaced,
     Mutation::SkewAdmitted,
     Mutation::AdmissionsLost,

@@ -43,11 +43,12 @@ const SEARCHED: [Mutation; 12] = [
 /// `crates/core/tests/moves.rs`, `crates/core/src/control/catch_up/tests.rs`,
 /// `crates/core/src/control/restart/tests.rs` and
 /// `crates/sim/src/processes/tests.rs` find them.
-const TESTED: [Mutation; 26] = [
+const TESTED: [Mutation; 27] = [
     Mutation::OneClockCounts,
     Mutation::GoneFound,
     Mutation::ConflictsBelieved,
     Mutation::RestartCutsBack,
+    Mutation::RestartCutUnreported,
     Mutation::GivenKeyAdopted,
     Mutation::WaitersAdopted,
     Mutation::FarJoinersVote,

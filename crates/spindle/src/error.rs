@@ -326,6 +326,19 @@ pub enum Ended {
         /// How long nothing has reached the disk, in s.
         waited_s: u32,
     },
+    /// The log of this member lacks records of a subgroup, and so do those of all members that would continue. The
+    /// members that may have them have ended: the group continues once it is restarted with them. Nothing is lost.
+    /// If their disks are, give these members up (`lost`).
+    #[error(
+        "no member that could continue has all records of subgroup {subgroup:?}, and the members that may have them have ended: \
+         {missing:?}; start this process and those members again with their data directories, or give up those whose disks are lost (--lost)"
+    )]
+    LogIncomplete {
+        /// The subgroup.
+        subgroup: String,
+        /// The other members of the subgroup, ascending.
+        missing: Vec<MemberId>,
+    },
     /// All members have finished, and messages of a subgroup that delivers only [what is
     /// durable](crate::Durability::LoggedBeforeDelivery) have waited for more members for as long as this
     /// member [may wait](crate::LogSettings::wait_max). No member has delivered them.

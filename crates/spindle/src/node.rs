@@ -390,6 +390,7 @@ impl Node {
                 Poll::Idle if worked => Ok(Poll::Worked),
                 poll => Ok(poll),
             },
+            State::Incomplete => Err(self.incomplete()),
             State::Evicted => {
                 let next = self.member.engine().left_out_of().unwrap_or(self.member.view().id);
                 Err(self.left_out(next))
@@ -596,6 +597,8 @@ fn begin_handles(
             of_subgroup.begin(mine, engine, fabric, view);
         }
     }
+    let lacks = |number: &usize| handles.get(*number).is_some_and(SubgroupHandles::lacks_records);
+    engine.set_lacking((0..).map(SubgroupId).zip(&by_id).filter(|(_, number)| lacks(number)).map(|(id, _)| id));
     by_id
 }
 

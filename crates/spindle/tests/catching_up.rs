@@ -8,7 +8,7 @@ use afar::Hosts;
 use common::Scratch;
 use rcgen::{CertificateParams, KeyPair};
 use spindle::{
-    Batch, Config, Durability, Group, Handler, Identity, JoinError, LogSettings, LogStatus, MemberId, Publisher,
+    Batch, Config, Durability, Ended, Group, Handler, Identity, JoinError, LogSettings, LogStatus, MemberId, Publisher,
     Receipt, Security, Snapshot, State, SubgroupId,
 };
 use spindle_log::{DataDirectory, FileDisk, LoggedMessage, open_read_only};
@@ -208,6 +208,41 @@ fn rejoins_while_messages_flow(dir: &Path, config: impl Fn(u64) -> Config, learn
     members.extend([first, third]);
     finish(members);
     assert!(same(dir, &[1, 2, 3]) > 2900);
+}
+
+/// INV-COMPLETE: a member that lacks records does not go on without those that have them.
+#[test]
+fn a_member_that_lacks_records_ends_with_those_that_have_them_and_all_restart() {
+    let host = Host::new("incomplete");
+    let config = |id: u64| {
+        let mut config = host.config(id, 2);
+        config.subgroups[0].durability = Durability::Logged { copies: 1 };
+        config
+    };
+    let mut members = create([1, 2].map(config));
+    members[0].send_many(3, 10, 10);
+    drop(members.pop());
+    members[0].wait_for_members(1);
+    members[0].send_many(1, 500, 100);
+    // It is admitted, and polls no more: it lacks the end of what is durable.
+    let mut second = config(2).join().unwrap();
+    assert_eq!(second.view().members.len(), 2);
+    drop(members);
+    let start = Instant::now();
+    let ended = loop {
+        assert!(start.elapsed() < LONG, "it goes on");
+        match second.poll(&mut Sink) {
+            Ok(_) => assert_eq!(second.view().members.len(), 2, "it goes on"),
+            Err(ended) => break ended,
+        }
+    };
+    let Ended::LogIncomplete { subgroup, missing } = ended else { panic!("{ended}") };
+    assert_eq!((&*subgroup, &missing[..]), ("all", &[MemberId(1)][..]));
+    drop(second);
+    let mut members = create([1, 2].map(config));
+    members[0].send_many(2, 10, 10);
+    finish(members);
+    assert_eq!(same(&host.data.0, &[1, 2]), 520);
 }
 
 #[test]

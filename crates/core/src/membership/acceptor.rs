@@ -14,6 +14,11 @@ use crate::view::View;
 use crate::wire::layout::{Layout, membership};
 use alloc::vec::Vec;
 
+/// The bit of a subgroup in [`COMPLETE`](membership::COMPLETE).
+pub(super) fn complete_bit(id: SubgroupId) -> u64 {
+    1 << id.0.min(63)
+}
+
 impl Membership {
     /// INV-QUORUM: True if `with` voters are more than the ones that may know of another value.
     /// Dead voters whose rows are final know only what these rows contain. In a recovery, all
@@ -162,6 +167,32 @@ impl Membership {
         self.write(membership::PERSISTED, &[ballot.encode(0)], table);
         self.wake(Some(ballot.leader), table);
         true
+    }
+
+    /// Sets the subgroups of the view in whose logs this member lacks records of older epochs.
+    /// Returns whether these are others than before.
+    pub(crate) fn set_lacking(&mut self, lacking: impl Iterator<Item = SubgroupId>) -> bool {
+        let complete = lacking.fold(u64::MAX, |bits, id| bits & !complete_bit(id));
+        let is_new = complete != self.complete;
+        self.stirred |= is_new;
+        self.complete = complete;
+        is_new
+    }
+
+    /// Shows in which logs this member lacks nothing, before it promises a ballot.
+    pub(super) fn show_complete<T: Table>(&mut self, table: &mut T) -> bool {
+        if !self.persists || self.complete == self.shown_complete {
+            return false;
+        }
+        self.shown_complete = self.complete;
+        self.write(membership::COMPLETE, &[self.complete], table);
+        self.wake(Some(self.leader()), table);
+        true
+    }
+
+    /// The subgroup whose log no member that would continue has complete, if this member has found one.
+    pub(crate) fn incomplete(&self) -> Option<SubgroupId> {
+        self.incomplete
     }
 
     /// Acts as an acceptor: promises the highest ballot in any row.

@@ -9,7 +9,7 @@ use super::proposal::ProposedChanges;
 use super::ranks::Ranks;
 use super::telling::{MembershipCounts, Teller};
 use super::touch::Touch;
-use crate::ids::{Rank, Time, ViewId};
+use crate::ids::{Rank, SubgroupId, Time, ViewId};
 use crate::mutation::mutation;
 use crate::table::Table;
 use crate::view::{SubgroupSpec, View};
@@ -74,6 +74,11 @@ pub(crate) struct Membership {
     /// True if an acceptance counts once it is on the disk of its member: a subgroup of the view is
     /// logged.
     pub(super) persists: bool,
+    /// The logs of this member that lack no record of older epochs, as bits, and the same in this member's row.
+    pub(super) complete: u64,
+    pub(super) shown_complete: u64,
+    /// A subgroup whose log no member that would continue has complete. This member may not continue.
+    pub(super) incomplete: Option<SubgroupId>,
     /// The newest acceptance that is on this member's disk, and the one in this member's row.
     pub(super) on_disk: Option<Ballot>,
     pub(super) persisted: Option<Ballot>,
@@ -174,6 +179,9 @@ impl Membership {
             promised: None,
             accepted: None,
             persists: view.subgroups.iter().any(SubgroupSpec::is_logged),
+            complete: u64::MAX,
+            shown_complete: 0,
+            incomplete: None,
             on_disk: None,
             persisted: None,
             unwritten: None,
@@ -269,7 +277,7 @@ impl Membership {
         layout: &Layout,
         table: &mut T,
     ) -> (bool, Option<Time>) {
-        if self.decision.is_some() || self.is_evicted() {
+        if self.decision.is_some() || self.is_evicted() || self.incomplete.is_some() {
             return (false, None);
         }
         if !core::mem::take(&mut self.stirred) && (self.rest.since..self.rest.until).contains(&now) {
@@ -317,6 +325,7 @@ impl Membership {
         let mut acceptors = core::mem::take(&mut self.acceptors);
         self.read_acceptors(table, &mut acceptors);
         let poll = AgreementPoll { now, view, layout, agreeing, acceptors };
+        changed |= self.show_complete(table);
         changed |= self.accept(&poll, table);
         changed |= self.promise(&poll, table);
         changed |= self.vote(table);

@@ -1,4 +1,5 @@
 //! The proposal of a leader: the value that binds it, or one of its own.
+use super::acceptor::complete_bit;
 use super::agreement::{AgreementPoll, Membership};
 use super::ballot::Ballot;
 use super::ranks::bit;
@@ -30,6 +31,8 @@ pub(super) enum Waits {
     ForOthers,
     /// Its choice touches these subgroups, and its ballot does not touch them all.
     Touches(Vec<bool>),
+    /// The log of this subgroup is incomplete at all members that would go on, and others that have ended may have it.
+    Incomplete(SubgroupId),
     /// This member has accepted what no member proposes.
     Faulty(Rank),
 }
@@ -291,6 +294,7 @@ impl<T: Table> Choice<'_, T> {
         if !self.may_evict(&[&staying, &leaving, &evicted]) {
             return Err(Waits::ForOthers);
         }
+        self.check_logs(&staying)?;
         let holders: Vec<Rank> = staying.iter().chain(&leaving).copied().collect();
         let trims = self.trims(&holders);
         let proposed = self.all_proposed(&holders);
@@ -342,6 +346,31 @@ impl<T: Table> Choice<'_, T> {
         }
         *staying = rest;
         evicted
+    }
+
+    /// INV-COMPLETE: of the members of a logged subgroup that go on, one has its log complete. If none has, records
+    /// that are durable may be on the disks of the others alone. Those that live may show that they have them, or send
+    /// them. If all have ended, the group has to restart with them. A recovery gives them up.
+    fn check_logs(&self, staying: &[Rank]) -> Result<(), Waits> {
+        let has_all = |id: SubgroupId, rank: Rank| {
+            let complete = match rank == self.member.me {
+                true => self.member.complete,
+                false => self.table.load(rank, membership::COMPLETE),
+            };
+            complete & complete_bit(id) != 0
+        };
+        if self.member.is_recovery() || mutation!(GoesOnIncomplete) {
+            return Ok(());
+        }
+        for (id, spec) in (0..).map(SubgroupId).zip(&self.poll.view.subgroups).filter(|(_, spec)| spec.is_logged()) {
+            let (on, off): (Vec<Rank>, Vec<Rank>) = spec.members.iter().partition(|rank| staying.contains(rank));
+            if on.is_empty() || off.is_empty() || on.iter().any(|rank| has_all(id, *rank)) {
+                continue;
+            }
+            let have_ended = off.iter().all(|rank| self.member.opinions.is_dead(*rank));
+            return Err(if have_ended { Waits::Incomplete(id) } else { Waits::ForOthers });
+        }
+        Ok(())
     }
 
     /// Leaves out members until no two of the rest suspect each other: those with most such links

@@ -78,6 +78,10 @@ impl Membership {
                 self.touches_more = true;
                 (true, Some(now))
             }
+            Err(Waits::Incomplete(id)) => {
+                self.incomplete = Some(id);
+                (true, None)
+            }
             Err(Waits::Faulty(rank)) => (self.blame(rank) | took, Some(now)),
         }
     }

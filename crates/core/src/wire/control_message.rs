@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 /// The version of everything in a control message after its header.
-pub const VERSION: u32 = 19;
+pub const VERSION: u32 = 20;
 
 /// A control message between processes of a group.
 ///

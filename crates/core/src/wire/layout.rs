@@ -45,6 +45,9 @@ pub mod membership {
     /// Set when the member wants this view to end, and its proposed changes for the next view are
     /// stored in its row. The value is 1, or 2 if the epochs of all subgroups are to end.
     pub const CLOSING: u64 = 40;
+    /// In a view with logged subgroups, one bit for each of them in whose log this member lacks no record of
+    /// older epochs. From the 64th subgroup on, all share the last bit. Written before the first promise.
+    pub const COMPLETE: u64 = 48;
     /// Set when the member wants to be left out of the next view.
     pub const LEAVING: u64 = 56;
     /// The highest ballot that the member has promised: it accepts no lower ballot. When this word

@@ -117,6 +117,8 @@ counts! {
     log_cuts,
     /// Logs of earlier processes that were opened.
     log_returns,
+    /// Processes that ended because no member that would have continued had a complete log.
+    incomplete,
     /// Logs that got all records that they lacked.
     caught_up,
     /// Streams of records that ended.

@@ -329,7 +329,20 @@ impl HostsWorld<'_> {
             }
             wake_at = self.now + 300;
         }
+        self.show_lacking(process);
         Ok(wake_at)
+    }
+
+    /// Tells the engine of a process which of its logs lack records.
+    fn show_lacking(&mut self, process: &mut SimProcess) {
+        let of = process.roster.incarnation();
+        let SimProcess { phase: ProcessPhase::Member(member), logs, me, .. } = process else { return };
+        let lacks = |name: &str| logs.get(name).is_some_and(ProcessLog::is_lacking);
+        member.set_lacking(lacks);
+        let view = member.view();
+        for spec in view.subgroups.iter().filter(|spec| spec.is_logged() && !lacks(&spec.name)) {
+            self.complete_logs.insert((of, view.id, me.id, spec.name.clone()));
+        }
     }
 
     /// Begins the logs of a view.
@@ -365,6 +378,7 @@ impl HostsWorld<'_> {
                 self.begin_log(process, view, id);
             }
         }
+        self.show_lacking(process);
         Ok(())
     }
 

@@ -249,6 +249,10 @@ impl HostsWorld<'_> {
             State::Finished => self.leave_group(process, "has finished"),
             State::Ended => self.end_view(process),
             State::Evicted => self.leave_group(process, "was evicted"),
+            State::Incomplete => {
+                self.outcome.counts.incomplete += 1;
+                self.leave_group(process, "may not go on without a complete log")
+            }
         }
     }
 

@@ -91,6 +91,11 @@ impl HostsWorld<'_> {
     /// to leave: a view without it, or a view later than the first one for which a process waits.
     pub(super) fn check_end(&self, process: &SimProcess) -> Checked {
         let (of, id) = (process.roster.incarnation(), process.me.id);
+        if let ProcessPhase::Member(member) = &process.phase
+            && let Some(id) = member.engine().incomplete()
+        {
+            return self.check_incomplete(process, member.view(), id);
+        }
         let (view, is_decided) = match &process.phase {
             ProcessPhase::Member(member) => (member.view().id, self.ledger.is_left_out(of, member.view().id.0, id)),
             ProcessPhase::Installs(install) => (install.view().id, self.ledger.has_later(of, install.view().id.0)),

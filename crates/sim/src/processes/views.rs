@@ -143,6 +143,7 @@ impl HostsWorld<'_> {
         let ProcessPhase::Member(member) = &process.phase else { unreachable!("a member") };
         let next = member.next().expect("a view follows");
         let (view, layout) = (Arc::clone(next.view()), next.engine().layout().clone());
+        self.check_goes_on(process, member.view(), &view)?;
         let here = self.take_rows(process, &view, &layout);
         let ProcessPhase::Member(member) = &mut process.phase else { unreachable!("a member") };
         member.begin(&here, words, &mut process.roster, now);

@@ -261,6 +261,8 @@ pub(super) struct HostsWorld<'s> {
     pub(super) states: States,
     /// The orders of logged subgroups.
     pub(super) orders: LoggedOrders,
+    /// The logs that members have shown to be complete: the group, the view, the member and the subgroup.
+    pub(super) complete_logs: BTreeSet<(u128, ViewId, MemberId, String)>,
     pub(super) pending: Vec<PendingChange>,
     /// The time of the last fault on each host, or of the whole host.
     pub(super) troubled: Vec<u64>,
@@ -324,6 +326,7 @@ impl<'s> HostsWorld<'s> {
             ledger,
             states: States::default(),
             orders: LoggedOrders::new(),
+            complete_logs: BTreeSet::new(),
             pending: vec![],
             troubled: vec![0; scene.hosts as usize],
             serves_late_until: 0,

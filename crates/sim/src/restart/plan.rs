@@ -59,11 +59,13 @@ pub enum RestartBroken {
     VotesUnwritten,
     /// A member says that it writes nothing more before that is on its disk.
     EndNoticeUnwritten,
+    /// A member whose log lacks records continues without the members that have them.
+    GoesOnIncomplete,
 }
 
 impl RestartBroken {
     /// All broken duties.
-    pub const ALL: [RestartBroken; 9] = [
+    pub const ALL: [RestartBroken; 10] = [
         RestartBroken::ShownEarly,
         RestartBroken::BegunEarly,
         RestartBroken::JoinsWithoutRecord,
@@ -73,6 +75,7 @@ impl RestartBroken {
         RestartBroken::LogUncut,
         RestartBroken::VotesUnwritten,
         RestartBroken::EndNoticeUnwritten,
+        RestartBroken::GoesOnIncomplete,
     ];
 }
 

@@ -221,6 +221,8 @@ struct GroupView {
     /// Members that come from the view before, by nonce.
     stayed: BTreeSet<u32>,
     begun: BTreeSet<u32>,
+    /// The logs that its members had complete, by nonce.
+    complete: BTreeSet<(u32, usize)>,
     /// The agreement on the view after it.
     votes: Votes,
     next: Option<usize>,
@@ -531,8 +533,8 @@ impl RunningMember {
 
 impl GroupView {
     fn new(view: View, processes: Vec<Process>, start: Vec<usize>) -> GroupView {
-        let (restart, stayed, begun, votes, next, silent, wanted) = Default::default();
-        GroupView { view, processes, restart, stayed, begun, votes, next, start, silent, wanted }
+        let (restart, stayed, begun, complete, votes, next, silent, wanted) = Default::default();
+        GroupView { view, processes, restart, stayed, begun, complete, votes, next, start, silent, wanted }
     }
 
     fn names(&self, nonce: u32) -> bool {

@@ -207,6 +207,7 @@ fn words_of(layout: &Layout, view: &View, me: Rank) -> Vec<WordMeaning> {
     name(membership::ABANDONED, WordMeaning::Membership("gone", None));
     name(membership::HEARTBEAT, WordMeaning::Heartbeat);
     name(membership::CLOSING, WordMeaning::Membership("for ending the view", Some(InstallStep::Wedges)));
+    name(membership::COMPLETE, WordMeaning::Membership("showing its logs", None));
     name(membership::LEAVING, WordMeaning::Membership("asking to be left out", None));
     name(membership::PROMISED, WordMeaning::Promised);
     name(membership::ACCEPTED, WordMeaning::Accepted);

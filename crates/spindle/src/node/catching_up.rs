@@ -68,7 +68,24 @@ impl Node {
             }
         }
         failed.map_err(|ended| self.broken(ended))?;
+        if catches_up {
+            let lacking = self.handles.iter().filter(|of_subgroup| of_subgroup.lacks_records());
+            let lacking: Vec<&str> = lacking.map(|of_subgroup| &*of_subgroup.name).collect();
+            self.member.set_lacking(|name| lacking.contains(&name));
+        }
         Ok(catches_up)
+    }
+
+    /// This member may not go on: no member that would has a complete log.
+    #[cold]
+    pub(super) fn incomplete(&mut self) -> Ended {
+        let (engine, view) = (self.member.engine(), self.member.view());
+        let spec = engine.incomplete().map(|id| &view.subgroups[id.index()]);
+        let subgroup = spec.map(|spec| spec.name.clone()).unwrap_or_default();
+        let others = spec.into_iter().flat_map(|spec| &spec.members).map(|rank| view.members[rank.index()]);
+        let mut missing: Vec<MemberId> = others.filter(|id| *id != self.control_plane.me).collect();
+        missing.sort_unstable();
+        self.broken(Ended::LogIncomplete { subgroup, missing })
     }
 
     /// Returns how long this member may sleep until its logs take the next step.

@@ -37,6 +37,14 @@ impl Member {
         Some((engine, engine.view().subgroup(&spec.name)?))
     }
 
+    /// Sets which logs of this member, by the names of their subgroups, lack records of older epochs that may come.
+    /// To be called before the first poll of a view, and when that changes.
+    pub fn set_lacking(&mut self, lacks: impl Fn(&str) -> bool) {
+        let mine = self.view.subgroups_of(self.engine.me());
+        let lacking = mine.filter(|(_, spec)| spec.is_logged() && lacks(&spec.name)).map(|(id, _)| id);
+        self.engine.set_lacking(lacking);
+    }
+
     /// The group has finished, in all views in which something went on.
     pub fn finish(&mut self) {
         if *self.engine.state() == State::Finished {

@@ -127,6 +127,7 @@ impl Cluster {
                         let logs = self.logs.get_mut(&id).unwrap();
                         logs.retain(|own| own.name != log.state.name);
                         logs.push(log.state);
+                        logs.sort_by(|one, other| one.name.cmp(&other.name));
                     }
                 }
                 self.processes.get_mut(&id).unwrap().0.set_logs(self.logs[&id].clone(), &self.cut_off, now);
@@ -509,6 +510,90 @@ fn a_log_that_is_longer_than_asked_gets_nothing() {
         }
         assert_eq!(asked, is_asked, "to record {last}");
     }
+}
+
+/// Returns what a process sends, once its records are written.
+fn sent(restart: &mut Restart) -> Vec<RestartMessage> {
+    let mut sent = vec![];
+    while let Some(output) = restart.next_output() {
+        match output {
+            RestartOutput::Send { message, .. } => sent.push(message),
+            RestartOutput::Persist(_) => restart.persisted(Time(2)),
+            RestartOutput::CatchUp(_) | RestartOutput::Begin(_) => {}
+        }
+    }
+    sent
+}
+
+/// The last records that the promises among these messages name.
+fn promised(sent: &[RestartMessage]) -> Vec<u64> {
+    let last = |message: &RestartMessage| match message {
+        RestartMessage::Promise { logs, .. } => logs[0].last.map(|last| last.sequence),
+        _ => None,
+    };
+    sent.iter().filter_map(last).collect()
+}
+
+/// Track record: a process cut a log for one leader, and had promised another one its end meanwhile. The view of that
+/// one began with records that no log had.
+#[test]
+fn a_log_loses_nothing_that_the_newest_leader_counts_on() {
+    let (me, lost) = (process(1), BTreeSet::new());
+    let setup = RestartSetup { me, record: apart(1), logs: vec![log(9, 9)], lost, host: HOST, patience: PATIENCE };
+    let mut restart = Restart::new(setup, Time(0));
+    let base = view(1, &[1, 2, 3]);
+    let ballot = |leader: u64| RestartBallot { round: leader, leader: MemberId(leader), nonce: leader as u32 };
+    let prepare = |leader: u64| {
+        let (base, hosts) = (base.clone(), vec![11, 12, 13]);
+        RestartMessage::Prepare { to: me, ballot: ballot(leader), base, hosts }
+    };
+    let catch_up = |leader: u64| {
+        let logs = vec![LongestLog { state: log(12, 12), holders: vec![process(3)] }];
+        RestartMessage::CatchUp { to: me, ballot: ballot(leader), base: base.id, logs, cards: vec![] }
+    };
+    let cut = |restart: &mut Restart, sequence| restart.begin_cut("all", log(sequence, 0).last, Time(2));
+    restart.hear(process(2), prepare(2), Time(1));
+    assert!(!cut(&mut restart, 7), "no leader has ordered it");
+    assert_eq!(promised(&sent(&mut restart)), [9]);
+    restart.hear(process(2), catch_up(2), Time(1));
+    assert!(cut(&mut restart, 7));
+    assert_eq!(promised(&sent(&mut restart)), [9, 7]);
+    // The next leader hears of it, and the log stays.
+    restart.hear(process(3), prepare(3), Time(1));
+    assert_eq!(promised(&sent(&mut restart)), [7]);
+    assert!(!cut(&mut restart, 5));
+    restart.hear(process(3), catch_up(3), Time(1));
+    assert!(cut(&mut restart, 5));
+    assert_eq!(promised(&sent(&mut restart)), [7, 5]);
+    // A promise that was overtaken on its way.
+    for (last, is_accepted) in [(7, false), (5, true), (4, true)] {
+        let mut next = base.next(|_| true, &[], &[]);
+        next.begin_epochs();
+        let members = vec![me, process(2), process(3)];
+        let value = RestartView { view: next, hosts: vec![11, 12, 13], members, logs: vec![log(last, last)] };
+        let ballot = RestartBallot { round: 13 - last, ..ballot(3) };
+        restart.hear(process(3), RestartMessage::Accept { to: me, ballot, value: Box::new((base.id, value)) }, Time(2));
+        let accepted = sent(&mut restart).iter().any(|message| matches!(message, RestartMessage::Accepted { .. }));
+        assert_eq!(accepted, is_accepted, "to record {last}");
+    }
+}
+
+/// Track record: the messages of a log were lost, because another log of the same member was incomplete.
+#[test]
+fn a_whole_log_counts_though_another_one_of_its_member_is_incomplete() {
+    let mut cluster = Cluster::new();
+    let mut base = view(1, &[1, 2]);
+    let mut other = base.subgroups[0].clone();
+    other.name = "other".to_string();
+    base.subgroups = vec![base.subgroups[0].clone(), other].into();
+    let logs = |last: u64| vec![log(last, last), LogState { name: "other".to_string(), ..log(4, 4) }];
+    let mut incomplete = first(base.clone(), MemberId(2), true);
+    incomplete.note_origin(&LogOrigin { name: "other".to_string(), since: ViewId(1) });
+    cluster.start(1, first(base, MemberId(1), true), logs(5), &[]);
+    cluster.start(2, incomplete, logs(9), &[]);
+    cluster.run(2_000);
+    let begun = &cluster.begun[&MemberId(1)];
+    assert_eq!((&begun.view.members[..], begun.logs[0].last), (&[MemberId(1)][..], log(9, 9).last));
 }
 
 #[test]

@@ -34,6 +34,9 @@ pub enum State {
     /// The view has ended, in agreement: see [`Engine::successor`](crate::Engine::successor).
     /// Further [polls](crate::Engine::poll) deliver the [rest](crate::Engine::has_rest) of it.
     Ended,
+    /// I may not go on. My log of a [subgroup](crate::Engine::incomplete) lacks records, and so do those of all
+    /// members that would go on. The members that may have them have ended: the group has to restart with them.
+    Incomplete,
     /// The others go on without me, because they heard nothing from me for too long or were told
     /// to. Nothing more may be delivered here: it might not be what they deliver.
     Evicted,

@@ -1,7 +1,7 @@
 //! The reports to the membership: what the owner of an engine knows of other members, and the
 //! changes that it wants. All take effect in the next polls.
 use super::Engine;
-use crate::ids::{MemberId, Process, Rank, Time, ViewId};
+use crate::ids::{MemberId, Process, Rank, SubgroupId, Time, ViewId};
 use crate::membership::{Ballot, Decision, Liveness, Unrecoverable};
 use crate::mutation::mutation;
 use crate::table::Rows;
@@ -199,6 +199,17 @@ impl Engine {
     pub fn note_persisted_acceptance(&mut self, ballot: Ballot) {
         self.last_worked = false;
         self.membership.note_persisted(ballot);
+    }
+
+    /// Sets the logged subgroups in which my log lacks records of older epochs that may come. To be called
+    /// before the first poll of a view, and when that changes.
+    pub fn set_lacking(&mut self, lacking: impl Iterator<Item = SubgroupId>) {
+        self.last_worked &= !self.membership.set_lacking(lacking);
+    }
+
+    /// The subgroup whose log no member that would go on has complete: see [`Incomplete`](crate::State::Incomplete).
+    pub fn incomplete(&self) -> Option<SubgroupId> {
+        self.membership.incomplete()
     }
 
     /// The highest ballot that I have promised.

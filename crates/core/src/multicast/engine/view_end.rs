@@ -275,6 +275,10 @@ impl Engine {
             self.announce(membership::ABANDONED, 1, table);
             return (true, None);
         }
+        if self.membership.incomplete().is_some() {
+            self.state = State::Incomplete;
+            return (true, None);
+        }
         let Some(decision) = self.membership.decision() else { return (worked, wake_at) };
         if !self.ending {
             self.ending = true;

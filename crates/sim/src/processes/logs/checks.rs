@@ -3,14 +3,54 @@ use super::{LogLack, ProcessLog};
 use crate::checkers::{Checked, Invariant};
 use crate::processes::disks::DiskLog;
 use crate::processes::logged_order::LoggedOrder;
-use crate::processes::process::SimProcess;
+use crate::processes::process::{ProcessPhase, SimProcess};
 use crate::processes::world::HostsWorld;
-use spindle_core::{DurableRise, Order, Rank, SubgroupId, SubgroupSpec, View, ViewId};
+use spindle_core::{DurableRise, MemberId, Order, Rank, SubgroupId, SubgroupSpec, View, ViewId};
 
 const PREFIX: Invariant = Invariant(10, "durable prefix");
+const COMPLETE: Invariant = Invariant(32, "complete logs go on");
 const MONOTONE: Invariant = Invariant(11, "monotone rows");
 
 impl HostsWorld<'_> {
+    /// Checks a view that follows: of the members of each logged subgroup that are in it, one has shown that its log
+    /// is complete, if some are not in it.
+    pub(in crate::processes) fn check_goes_on(&self, process: &SimProcess, old: &View, next: &View) -> Checked {
+        if next.id.era() != old.id.era() || self.ledger.is_given_up(process.number) {
+            return Ok(());
+        }
+        let of = process.roster.incarnation();
+        for spec in old.subgroups.iter().filter(|spec| spec.is_logged()) {
+            let members = spec.members.iter().map(|rank| old.members[rank.index()]);
+            let (on, off): (Vec<MemberId>, Vec<MemberId>) = members.partition(|id| next.rank_of(*id).is_some());
+            let has_all = |id: &MemberId| self.complete_logs.contains(&(of, old.id, *id, spec.name.clone()));
+            if !on.is_empty() && !off.is_empty() && !on.iter().any(has_all) {
+                let (number, id, name) = (process.number, next.id, &spec.name);
+                let what =
+                    format!("process {number} begins view {id} without {off:?}; of {on:?} none has all of {name}");
+                return COMPLETE.broken(what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a process ends for want of complete logs only if the members that may have them have ended.
+    pub(in crate::processes) fn check_incomplete(&self, process: &SimProcess, view: &View, id: SubgroupId) -> Checked {
+        let (of, spec) = (process.roster.incarnation(), &view.subgroups[id.index()]);
+        // One whose disk has failed takes no part any more, and says so before it ends.
+        let takes_part = |other: &SimProcess| other.is_alive && !matches!(other.phase, ProcessPhase::Out);
+        let lives = |number: &usize| self.processes[*number].as_deref().is_some_and(takes_part);
+        let others = spec.members.iter().map(|rank| view.members[rank.index()]).filter(|id| *id != process.me.id);
+        let has_ended = |id: MemberId| !self.ledger.process_of((of, view.id.0), id).is_some_and(|it| lives(&it));
+        let lacks = |id: MemberId| !self.complete_logs.contains(&(of, view.id, id, spec.name.clone()));
+        let (number, name) = (process.number, &spec.name);
+        match others.clone().any(has_ended) && others.clone().all(|id| has_ended(id) || lacks(id)) {
+            true => Ok(()),
+            false => {
+                COMPLETE.broken(format!("process {number} ends for want of {name}, and a member lives that has it"))
+            }
+        }
+    }
+
     /// Checks a rise of the durable frontier that an engine has reported.
     pub(super) fn check_durable(&mut self, process: &mut SimProcess, name: &str, rise: DurableRise) -> Checked {
         let of = process.roster.incarnation();

@@ -71,6 +71,12 @@ impl RestartWorld<'_> {
         (0..votes.proposed.len()).rev().find(is_decided).map(|ballot| votes.proposed[ballot].clone())
     }
 
+    /// The ballot of the newest value that a member of this side has accepted.
+    pub(super) fn known(&self, view: usize, side: &Side) -> Option<usize> {
+        let accepted = self.views[view].votes.accepted.iter();
+        accepted.filter(|(nonce, _)| side.sees(**nonce)).map(|(_, ballot)| *ballot).max()
+    }
+
     /// Proposes a view under a new ballot: the newest value that a member of this side has accepted, or
     /// `value`.
     pub(super) fn propose(&mut self, view: usize, side: &Side, value: ProposedView) {

@@ -39,7 +39,7 @@ impl RestartWorld<'_> {
     }
 
     /// Replaces the disk of a seat by an empty one, unless no disk of a member of the newest
-    /// view, or of an accepted one, would be left.
+    /// view, or of an accepted one, would be left, or none with complete logs.
     fn wipe(&mut self, seat: usize) {
         let others = || self.seats.iter().enumerate().filter(|(other, _)| *other != seat).map(|(_, seat)| &seat.disk);
         let records = |disk: &'_ RestartDisk| {
@@ -55,7 +55,16 @@ impl RestartWorld<'_> {
         let newest = known.iter().map(|record| &record.view).max_by_key(|view| view.id);
         let own_newest = own.iter().map(|record| &record.view).max_by_key(|view| view.id);
         let mut accepted = known.iter().chain(&own).filter_map(|record| record.accepted.as_ref());
-        if !newest.is_some_and(is_left)
+        // A leader may propose a view of the members with complete logs, and hear of the loss too late.
+        let is_whole = |disk: &RestartDisk| {
+            let is_in = |view: &View| view.rank_of(MemberId(disk.number.into())).is_some();
+            let is_newest = |record: &&RestartRecord| newest.map(|view| view.id) == Some(record.view.id);
+            let records = records(disk);
+            records.iter().filter(is_newest).any(|record| is_in(&record.view) && record.origins.is_empty())
+        };
+        let has_whole = others().any(is_whole) || !is_whole(&self.seats[seat].disk);
+        if !has_whole
+            || !newest.is_some_and(is_left)
             || !own_newest.is_none_or(is_left)
             || !accepted.all(|(_, value)| is_left(&value.view))
         {

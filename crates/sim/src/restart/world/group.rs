@@ -1,10 +1,12 @@
 //! The model of the group: how its members decide the next view and learn of it.
 use super::agreement::{ProposedView, Side};
 use super::{GroupView, MemberPhase, RecordWrite, RestartBroken, RestartEvent, RestartWorld, TICK_NS};
-use crate::checkers::Checked;
+use crate::checkers::{Checked, Invariant};
 use crate::restart::plan::{MS, S};
 use spindle_core::{MemberId, Process, View};
 use std::collections::{BTreeMap, BTreeSet};
+
+const COMPLETE: Invariant = Invariant(32, "complete logs go on");
 
 /// The silence after which a member is left out.
 const SUSPECT_NS: u64 = 1_500 * MS;
@@ -22,6 +24,7 @@ impl RestartWorld<'_> {
                 continue;
             }
             self.teach(view);
+            self.note_complete(view);
             if self.views[view].next.is_none() {
                 self.change(view)?;
             }
@@ -141,7 +144,17 @@ impl RestartWorld<'_> {
         });
         if !waits && !self.is_voting(view, &side) && self.random.one_in(2) {
             let value = self.proposal(view, &nonces, &joiners);
-            self.propose(view, &side, value);
+            let lacking = match self.known(view, &side) {
+                Some(_) => None,
+                None => self.lacking_log(view, &nonces),
+            };
+            match lacking.filter(|_| !self.is_broken(RestartBroken::GoesOnIncomplete)) {
+                None => self.propose(view, &side, value),
+                Some(log) if absent.len() == dead.len() => self.end_incomplete(view, log, &nonces),
+                // The others may have it, and come back.
+                Some(_) if now >= wanted + BLOCKED_NS => self.end_blocked(view),
+                Some(_) => {}
+            }
         }
         Ok(())
     }
@@ -191,6 +204,13 @@ impl RestartWorld<'_> {
     fn decide(&mut self, view: usize, value: ProposedView) -> Checked {
         let ProposedView { next, processes, stays, ends } = value;
         self.note(|| format!("view {:x} is decided: {processes:?} without votes {:?}", next.id.0, next.nonvoters));
+        let group = &self.views[view];
+        let leaves = group.processes.iter().any(|process| !stays.contains(&process.nonce));
+        let has_all = |log: &usize| stays.iter().any(|nonce| group.complete.contains(&(*nonce, *log)));
+        if let Some(log) = (0..self.scene.logs as usize).filter(|_| leaves).find(|log| !has_all(log)) {
+            return COMPLETE
+                .broken(format!("view {:?} is decided with no member whose log {log} is complete", next.id));
+        }
         self.trim(view, &stays, &ends)?;
         let start = self.histories.iter().map(|history| history.entries().len()).collect();
         self.outcome.counts.view_changes += 1;
@@ -227,6 +247,39 @@ impl RestartWorld<'_> {
             return self.begin(seat, view);
         }
         Ok(())
+    }
+
+    /// Returns a log that no member which continues has complete, although others may have it.
+    fn lacking_log(&self, view: usize, stays: &BTreeSet<u32>) -> Option<usize> {
+        if self.views[view].processes.iter().all(|process| stays.contains(&process.nonce)) {
+            return None;
+        }
+        let live = |nonce: &u32| self.seats[self.places[nonce].0].running.as_ref().and_then(|running| running.live());
+        let has_all = |nonce: &u32, log: usize| live(nonce).is_some_and(|live| live.lacks[log].is_none());
+        (0..self.scene.logs as usize).find(|log| !stays.iter().any(|nonce| has_all(nonce, *log)))
+    }
+
+    /// Notes which members of a view have complete logs.
+    fn note_complete(&mut self, view: usize) {
+        for seat in self.workers(view) {
+            let running = self.seats[seat].running.as_ref();
+            let Some((nonce, live)) = running.and_then(|running| Some((running.process.nonce, running.live()?))) else {
+                continue;
+            };
+            let complete = (0..live.lacks.len()).filter(|log| live.lacks[*log].is_none()).map(|log| (nonce, log));
+            self.views[view].complete.extend(complete);
+        }
+    }
+
+    /// Ends a member that leads, and may not continue without members that have ended.
+    fn end_incomplete(&mut self, view: usize, log: usize, stays: &BTreeSet<u32>) {
+        let id = self.views[view].view.id.0;
+        let Some(leader) = stays.first().copied() else { return };
+        let seat = self.places[&leader].0;
+        self.note(|| format!("s{seat}: process {leader} ends in view {id:x}: none has a complete log {log}"));
+        self.outcome.counts.incomplete += 1;
+        self.stop(seat);
+        self.start_after(seat, 200 * MS);
     }
 
     /// Plays an operator that stops the members of a group without a quorum.

@@ -51,6 +51,8 @@ counts! {
     learned,
     /// Processes that ended because they had voted on the next view.
     refused,
+    /// Members that ended because no member which continued had a complete log.
+    incomplete,
     /// Restarts without members that an operator gave up.
     recoveries,
     /// Restarts without members that did not come.

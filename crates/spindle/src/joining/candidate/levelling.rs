@@ -102,8 +102,11 @@ impl RestartCatchUps {
             let last = running.catch_up.next_cut();
             last.zip(control_plane.restart()).is_some_and(|(last, restart)| !restart.begin_cut(name, last, now))
         };
-        let refused: Vec<RestartCatchUp> =
-            self.running.extract_if(.., |name, running| is_refused(name, running)).map(|(_, running)| running).collect();
+        let refused: Vec<RestartCatchUp> = self
+            .running
+            .extract_if(.., |name, running| is_refused(name, running))
+            .map(|(_, running)| running)
+            .collect();
         refused.into_iter().try_for_each(|running| running.catch_up.abandon().map(drop))
     }
 
