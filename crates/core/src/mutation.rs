@@ -225,6 +225,8 @@ mod bugs {
         /// A waiting process is put into the first view without having acknowledged its
         /// incarnation.
         WaitersAreMembers,
+        /// Founders do not pass on the decision to create a group.
+        DecisionKept,
         /// A decided first view comes without the cards of its members.
         FoundersUnplaced,
         /// Members don't send their incarnation to the seeds.

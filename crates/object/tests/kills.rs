@@ -8,7 +8,7 @@ mod linearizability;
 #[path = "common/process.rs"]
 mod process;
 
-use common::{LONG, Scratch, Store, StoreCalls};
+use common::{Chance, LONG, Scratch, Store, StoreCalls};
 use linearizability::{Action, History, Operation, check_keys, parse};
 use process::{Process, now_ns};
 use rustix::process::Signal;
@@ -23,16 +23,6 @@ fn member_process() {
     process::run();
 }
 
-/// Draws numbers.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
-
 /// Starts all processes, and waits until they have joined.
 fn start(scratch: &Scratch) -> Vec<Process> {
     let start = |id| Process::start_durable("member_process", scratch, MEMBERS as u32, id);
@@ -44,7 +34,7 @@ fn start(scratch: &Scratch) -> Vec<Process> {
 /// Reads all keys at one process.
 fn read_all(member: &mut Process) -> Vec<Option<u64>> {
     let mut read = |key| {
-        member.order(&format!("find {key}"));
+        member.order(&format!("read key {key}"));
         let value: u64 = member.answer().parse().unwrap();
         Some(value).filter(|value| *value > 0)
     };
@@ -52,14 +42,14 @@ fn read_all(member: &mut Process) -> Vec<Option<u64>> {
 }
 
 /// Kills all: at once, or one first, or while one stands still. Returns what they have told.
-fn kill_all(mut members: Vec<Process>, dice: &mut Dice) -> Vec<Vec<String>> {
-    let first = members.swap_remove(dice.below(MEMBERS) as usize);
-    let kind = dice.below(3);
+fn kill_all(mut members: Vec<Process>, chance: &mut Chance) -> Vec<Vec<String>> {
+    let first = members.swap_remove(chance.next(MEMBERS) as usize);
+    let kind = chance.next(3);
     if kind == 1 {
         first.signal(Signal::STOP);
     }
     let mut told = vec![];
-    let pause = Duration::from_millis(dice.below(30));
+    let pause = Duration::from_millis(chance.next(30));
     if kind == 2 {
         told.push(first.kill());
         std::thread::sleep(pause);
@@ -76,7 +66,7 @@ fn kill_all(mut members: Vec<Process>, dice: &mut Dice) -> Vec<Vec<String>> {
 fn no_answered_call_is_lost_when_all_processes_are_killed() {
     let rounds = std::env::var("SPINDLE_KILLS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4);
     let scratch = Scratch::new("kills");
-    let mut dice = Dice(7);
+    let mut chance = Chance(7);
     let mut members = start(&scratch);
     let mut values = read_all(&mut members[0]);
     let (mut answered, mut killed_early) = (0, 0);
@@ -85,19 +75,19 @@ fn no_answered_call_is_lost_when_all_processes_are_killed() {
         for (number, member) in (0..).zip(&mut members) {
             member.order(&format!("work {KEYS} {}", (round * MEMBERS + number + 1) << 32));
         }
-        std::thread::sleep(Duration::from_millis(20 + dice.below(300)));
-        let told = kill_all(members, &mut dice);
+        std::thread::sleep(Duration::from_millis(20 + chance.next(300)));
+        let told = kill_all(members, &mut chance);
         // Sometimes they are killed while they start, too.
-        if dice.below(3) == 0 {
+        if chance.next(3) == 0 {
             let start = |id| Process::start_durable("member_process", &scratch, MEMBERS as u32, id);
             let starting: Vec<Process> = (1..=MEMBERS).map(start).collect();
-            std::thread::sleep(Duration::from_millis(dice.below(200)));
+            std::thread::sleep(Duration::from_millis(chance.next(200)));
             drop(starting);
             killed_early += 1;
         }
         members = start(&scratch);
         let restarted = now_ns();
-        let found = read_all(&mut members[dice.below(MEMBERS) as usize]);
+        let found = read_all(&mut members[chance.next(MEMBERS) as usize]);
         // The round begins with the values that were found last, and ends with the ones that are found now.
         let mut history = History::new();
         for told in &told {

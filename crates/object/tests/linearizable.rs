@@ -5,7 +5,7 @@ mod linearizability;
 #[path = "common/process.rs"]
 mod process;
 
-use common::{LONG, Scratch, Store, StoreCalls, StoreQueries, wait_until};
+use common::{Chance, LONG, Scratch, Store, StoreCalls, StoreQueries, wait_until};
 use linearizability::{Action, History, Operation, Reply, Violation, check, check_keys, parse};
 use process::{Process, now_ns};
 use rustix::process::Signal;
@@ -22,15 +22,7 @@ fn member_process() {
     process::run();
 }
 
-/// A generator of the tests.
-struct Chance(u64);
-
 impl Chance {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
-    }
-
     /// Values are different in one history, so that a read shows which operation it has seen.
     fn action(&mut self, value: u64) -> Action {
         match self.next(4) {

@@ -7,7 +7,7 @@ mod common;
 #[path = "common/linearizability.rs"]
 mod linearizability;
 
-use common::{Store, StoreCalls};
+use common::{Chance, Store, StoreCalls};
 use linearizability::{Action, History, Operation, Violation, check_keys};
 use spindle::MemberId;
 use spindle_object::{Answer, Applied, Call, CallId, Machine, Message, SessionId, Settings};
@@ -17,16 +17,6 @@ const MEMBERS: usize = 3;
 const KEYS: u64 = 2;
 /// The number of operations after which no more begin.
 const OPERATIONS: usize = 40;
-
-/// A generator of the tests.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
-    }
-}
 
 /// How a client reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

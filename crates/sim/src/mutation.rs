@@ -58,7 +58,8 @@ pub const RESTART: [Mutation; 11] = [
 
 /// Mutations of the control plane, and of logs as whole processes have them, which the simulator of
 /// whole processes finds. Some of the other mutations show there, too.
-pub const CONTROL: [Mutation; 37] = [
+pub const CONTROL: [Mutation; 38] = [
+    Mutation::DecisionKept,
     Mutation::GoesOnIncomplete,
     Mutation::FoundersUnplaced,
     Mutation::SkewAdmitted,

@@ -331,13 +331,13 @@ pub enum Ended {
     /// If their disks are, give these members up (`lost`).
     #[error(
         "no member that could continue has all records of subgroup {subgroup:?}, and the members that may have them have ended: \
-         {missing:?}; start this process and those members again with their data directories, or give up those whose disks are lost (--lost)"
+         {ended:?}; start this process and those members again with their data directories, or give up those whose disks are lost (--lost)"
     )]
     LogIncomplete {
         /// The subgroup.
         subgroup: String,
-        /// The other members of the subgroup, ascending.
-        missing: Vec<MemberId>,
+        /// The members of the subgroup that have ended, ascending.
+        ended: Vec<MemberId>,
     },
     /// All members have finished, and messages of a subgroup that delivers only [what is
     /// durable](crate::Durability::LoggedBeforeDelivery) have waited for more members for as long as this

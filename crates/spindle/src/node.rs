@@ -157,6 +157,7 @@ impl Node {
             SubgroupHandles::new(name.to_string(), &shared, notices, terms.object_bytes_max, log)
         };
         let by_id = begin_handles(&mut handles, of_subgroup, member.engine_mut(), &fabric, &view);
+        catching_up::show_completeness(&handles, &mut member);
         let clock = Clock::new(control_plane.origin());
         let open_queries = Arc::new(Mutex::new(control::Queries::new(random_word()?, &view.members)));
         let (preparing, over, observers, spare, wake_at) = Default::default();
@@ -597,8 +598,6 @@ fn begin_handles(
             of_subgroup.begin(mine, engine, fabric, view);
         }
     }
-    let lacks = |number: &usize| handles.get(*number).is_some_and(SubgroupHandles::lacks_records);
-    engine.set_lacking((0..).map(SubgroupId).zip(&by_id).filter(|(_, number)| lacks(number)).map(|(id, _)| id));
     by_id
 }
 

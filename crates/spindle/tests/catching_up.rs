@@ -236,8 +236,8 @@ fn a_member_that_lacks_records_ends_with_those_that_have_them_and_all_restart() 
             Err(ended) => break ended,
         }
     };
-    let Ended::LogIncomplete { subgroup, missing } = ended else { panic!("{ended}") };
-    assert_eq!((&*subgroup, &missing[..]), ("all", &[MemberId(1)][..]));
+    let Ended::LogIncomplete { subgroup, ended } = ended else { panic!("{ended}") };
+    assert_eq!((&*subgroup, &ended[..]), ("all", &[MemberId(1)][..]));
     drop(second);
     let mut members = create([1, 2].map(config));
     members[0].send_many(2, 10, 10);

@@ -243,7 +243,10 @@ impl Bootstrap {
                     attempt.accepted.insert(from.id, durable);
                 }
             }
-            BootstrapMessage::Decided { initial_view, .. } => self.decided(initial_view),
+            BootstrapMessage::Decided { initial_view, .. } => {
+                self.pass_on(&initial_view);
+                self.decided(initial_view);
+            }
             // The driver keeps places.
             BootstrapMessage::Places { .. } => {}
             BootstrapMessage::Exists { incarnation } => {

@@ -122,6 +122,32 @@ pub enum CatchUpEnd {
     },
 }
 
+/// Whether a log has all records of the epochs before those in which it takes messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LogCompleteness {
+    /// It lacks none that a member may have.
+    #[default]
+    Complete,
+    /// It lacks some, which may come.
+    CatchingUp,
+    /// It lacks some, which no member has sent: a member that may have them did not answer.
+    Incomplete,
+}
+
+impl CatchUpEnd {
+    /// Whether a log is complete after this end.
+    pub fn completeness(&self) -> LogCompleteness {
+        match self {
+            CatchUpEnd::Little => LogCompleteness::CatchingUp,
+            // No other member is in the subgroup.
+            CatchUpEnd::Complete { .. } | CatchUpEnd::Stopped { why: CatchUpFailure::NoSource, .. } => {
+                LogCompleteness::Complete
+            }
+            CatchUpEnd::Stopped { .. } => LogCompleteness::Incomplete,
+        }
+    }
+}
+
 /// A request that was sent.
 #[derive(Debug)]
 struct Asked {

@@ -36,7 +36,8 @@ use crate::mutation::mutation;
 use crate::table::Rows;
 use crate::view::View;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -147,6 +148,8 @@ pub struct Member {
     /// The time at which this member last reported to others that it delivers the rest of this
     /// view, if it has.
     told_rest: Option<Time>,
+    /// The eras in which logs of this member began to lack records, by subgroup.
+    lacking_since: BTreeMap<String, u32>,
     /// True if this view has groups for large messages.
     has_object_groups: bool,
     /// True if a process follows, as far as the driver has reported.
@@ -163,7 +166,7 @@ impl Member {
     /// A member whose first view begins.
     pub fn new<W>(begun: Begun, terms: Terms, roster: &Roster<W>, now: Time) -> Member {
         let Begun { engine, view, absent } = begun;
-        let (told_ended, down, evicting, sharing) = Default::default();
+        let (told_ended, down, evicting, sharing, lacking_since) = Default::default();
         let mut member = Member {
             engine,
             older: Vec::new(),
@@ -188,6 +191,7 @@ impl Member {
             looked: now,
             asked: now,
             told_rest: None,
+            lacking_since,
             has_object_groups: false,
             is_followed: false,
         };

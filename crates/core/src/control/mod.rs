@@ -68,7 +68,8 @@ pub use bootstrap::{
 };
 pub use bootstrapping::{Act, Bootstrapping, SeedWait};
 pub use catch_up::{
-    CatchUp, CatchUpAim, CatchUpEnd, CatchUpFailure, RECORD_STREAMS_MAX, RecordGap, RecordOrder, RecordStreamEnd,
+    CatchUp, CatchUpAim, CatchUpEnd, CatchUpFailure, LogCompleteness, RECORD_STREAMS_MAX, RecordGap, RecordOrder,
+    RecordStreamEnd,
 };
 pub use follow::{Follow, FollowError, RowsState, ViewStart};
 pub use founder::Founder;

@@ -19,7 +19,7 @@
 //!   [era](ViewId::era).
 //! - INV-LEVEL: when a view is proposed, the logs of all members of a subgroup end with the same
 //!   record, on disk. Members whose logs are shorter get the records that they lack first. A log that has others
-//!   loses them only if the newest leader knows of it.
+//!   loses them only if the newest leader has ordered to catch up, and hears of it.
 //! - A decided view is on the disk of a majority of the base before it begins. A process that is
 //!   not in it begins no view: it waits until the others have begun, and joins them.
 //! - A process that learns of a later base takes it over, and forgets its promises for the earlier
@@ -133,8 +133,8 @@ pub struct Restart {
     /// Processes that restart, by id.
     here: BTreeMap<MemberId, Here>,
     attempt: Option<RestartAttempt>,
-    /// The leader that waits for the logs of this process, and its ballot.
-    catching_up: Option<(Process, RestartBallot)>,
+    /// The newest order to get records.
+    catching_up: Option<CatchUpOrder>,
     /// The number of failed attempts, and the time before which no other begins.
     failures: u32,
     not_before: Time,
@@ -153,6 +153,15 @@ pub struct Restart {
     /// The number of records to write, and of written ones.
     writes: u64,
     written: u64,
+}
+
+/// An order of a leader to get records.
+#[derive(Clone, Debug)]
+struct CatchUpOrder {
+    leader: Process,
+    ballot: RestartBallot,
+    /// The logs that lack some.
+    logs: Vec<String>,
 }
 
 /// A process that restarts.

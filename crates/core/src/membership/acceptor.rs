@@ -186,13 +186,14 @@ impl Membership {
         }
         self.shown_complete = self.complete;
         self.write(membership::COMPLETE, &[self.complete], table);
-        self.wake(Some(self.leader()), table);
+        self.wake(self.promised.map(|ballot| ballot.leader), table);
         true
     }
 
-    /// The subgroup whose log no member that would continue has complete, if this member has found one.
-    pub(crate) fn incomplete(&self) -> Option<SubgroupId> {
-        self.incomplete
+    /// The subgroup whose log no member that would continue has complete, and its members that have ended, if this
+    /// member has found one.
+    pub(crate) fn incomplete(&self) -> Option<&(SubgroupId, Vec<Rank>)> {
+        self.incomplete.as_ref()
     }
 
     /// Acts as an acceptor: promises the highest ballot in any row.

@@ -77,8 +77,9 @@ pub(crate) struct Membership {
     /// The logs of this member that lack no record of older epochs, as bits, and the same in this member's row.
     pub(super) complete: u64,
     pub(super) shown_complete: u64,
-    /// A subgroup whose log no member that would continue has complete. This member may not continue.
-    pub(super) incomplete: Option<SubgroupId>,
+    /// A subgroup whose log no member that would continue has complete, and its members that have ended. This
+    /// member may not continue.
+    pub(super) incomplete: Option<(SubgroupId, Vec<Rank>)>,
     /// The newest acceptance that is on this member's disk, and the one in this member's row.
     pub(super) on_disk: Option<Ballot>,
     pub(super) persisted: Option<Ballot>,

@@ -31,8 +31,10 @@ pub(super) enum Waits {
     ForOthers,
     /// Its choice touches these subgroups, and its ballot does not touch them all.
     Touches(Vec<bool>),
-    /// The log of this subgroup is incomplete at all members that would go on, and others that have ended may have it.
-    Incomplete(SubgroupId),
+    /// For a complete log of this subgroup at a member that would go on.
+    ForLogs(SubgroupId),
+    /// The log of this subgroup is incomplete at all members that would go on, and these have ended, which may have it.
+    Incomplete(SubgroupId, Vec<Rank>),
     /// This member has accepted what no member proposes.
     Faulty(Rank),
 }
@@ -294,7 +296,6 @@ impl<T: Table> Choice<'_, T> {
         if !self.may_evict(&[&staying, &leaving, &evicted]) {
             return Err(Waits::ForOthers);
         }
-        self.check_logs(&staying)?;
         let holders: Vec<Rank> = staying.iter().chain(&leaving).copied().collect();
         let trims = self.trims(&holders);
         let proposed = self.all_proposed(&holders);
@@ -348,27 +349,40 @@ impl<T: Table> Choice<'_, T> {
         evicted
     }
 
-    /// INV-COMPLETE: of the members of a logged subgroup that go on, one has its log complete. If none has, records
-    /// that are durable may be on the disks of the others alone. Those that live may show that they have them, or send
-    /// them. If all have ended, the group has to restart with them. A recovery gives them up.
-    fn check_logs(&self, staying: &[Rank]) -> Result<(), Waits> {
-        let has_all = |id: SubgroupId, rank: Rank| {
-            let complete = match rank == self.member.me {
-                true => self.member.complete,
-                false => self.table.load(rank, membership::COMPLETE),
-            };
-            complete & complete_bit(id) != 0
-        };
+    /// INV-COMPLETE: of the members of a logged subgroup that are in it in the next view, one has its log complete, if
+    /// others are not. If none has, records that are durable may be on the disks of the others alone. Those that live
+    /// may show that they have them, or send them. If all have ended, the group has to restart with them. A recovery
+    /// gives them up.
+    fn check_logs(&self, next: &View) -> Result<(), Waits> {
+        let view = self.poll.view;
         if self.member.is_recovery() || mutation!(GoesOnIncomplete) {
             return Ok(());
         }
-        for (id, spec) in (0..).map(SubgroupId).zip(&self.poll.view.subgroups).filter(|(_, spec)| spec.is_logged()) {
-            let (on, off): (Vec<Rank>, Vec<Rank>) = spec.members.iter().partition(|rank| staying.contains(rank));
-            if on.is_empty() || off.is_empty() || on.iter().any(|rank| has_all(id, *rank)) {
+        let shown = |rank: Rank| match rank == self.member.me {
+            true => self.member.complete,
+            false => self.table.load(rank, membership::COMPLETE),
+        };
+        for (id, spec) in (0..).map(SubgroupId).zip(&view.subgroups).filter(|(_, spec)| spec.is_logged()) {
+            // It is removed, with its log.
+            let Some(then) = next.subgroup(&spec.name).map(|then| &next.subgroups[then.index()]) else { continue };
+            let is_in = |rank: &&Rank| {
+                let then_rank = next.rank_of(view.members[rank.index()]);
+                then_rank.is_some_and(|rank| then.members.contains(&rank))
+            };
+            let (on, off): (Vec<Rank>, Vec<Rank>) = spec.members.iter().partition(is_in);
+            let has_all = |rank: &Rank| shown(*rank) & complete_bit(id) != 0;
+            // If none goes on, and none of them is known to lack records, the next members begin anew.
+            let lacks = |rank: &Rank| shown(*rank) != 0 && !has_all(rank);
+            let is_over = on.is_empty() && (off.iter().any(has_all) || !off.iter().any(lacks));
+            if off.is_empty() || is_over || on.iter().any(has_all) {
                 continue;
             }
-            let have_ended = off.iter().all(|rank| self.member.opinions.is_dead(*rank));
-            return Err(if have_ended { Waits::Incomplete(id) } else { Waits::ForOthers });
+            if !off.iter().all(|rank| self.member.opinions.is_dead(*rank)) {
+                return Err(Waits::ForLogs(id));
+            }
+            // What others show may be on its way.
+            self.wait_until(self.deadlines.strained)?;
+            return Err(Waits::Incomplete(id, off));
         }
         Ok(())
     }
@@ -454,6 +468,7 @@ impl<T: Table> Choice<'_, T> {
             if self.member.ends_all(self.table) {
                 next.begin_epochs();
             }
+            self.check_logs(&next)?;
             let touched = view.touched_by(&next);
             self.set_clocks(&mut next, holders, |id| touched[id.index()]);
             // All who stay have begun this view, so they vote. If none stays, the joiners have to.

@@ -78,8 +78,12 @@ impl Membership {
                 self.touches_more = true;
                 (true, Some(now))
             }
-            Err(Waits::Incomplete(id)) => {
-                self.incomplete = Some(id);
+            Err(Waits::ForLogs(id)) => {
+                self.teller.awaits_logs(&poll.view.subgroups[id.index()].name);
+                (took, None)
+            }
+            Err(Waits::Incomplete(id, ended)) => {
+                self.incomplete = Some((id, ended));
                 (true, None)
             }
             Err(Waits::Faulty(rank)) => (self.blame(rank) | took, Some(now)),

@@ -160,6 +160,12 @@ impl Teller {
         );
     }
 
+    /// No member that would go on has the log of this subgroup complete, and others may.
+    #[cold]
+    pub(super) fn awaits_logs(&self, subgroup: &str) {
+        debug!(target: TARGET, me = self.me.0, view = self.view.0, subgroup, "members catch up before the view ends");
+    }
+
     #[cold]
     pub(super) fn took_ballot(&self, ballot: Ballot, outbid: u32) {
         debug!(target: TARGET, me = self.me.0, view = self.view.0, ballot = %ShownBallot(self, ballot), outbid, "ballot taken");

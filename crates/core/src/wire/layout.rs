@@ -46,7 +46,8 @@ pub mod membership {
     /// stored in its row. The value is 1, or 2 if the epochs of all subgroups are to end.
     pub const CLOSING: u64 = 40;
     /// In a view with logged subgroups, one bit for each of them in whose log this member lacks no record of
-    /// older epochs. From the 64th subgroup on, all share the last bit. Written before the first promise.
+    /// older epochs. From the 64th subgroup on, all share the last bit: none of them lacks any. Not 0 once it is
+    /// written, which is before the first promise, unless all logs lack records.
     pub const COMPLETE: u64 = 48;
     /// Set when the member wants to be left out of the next view.
     pub const LEAVING: u64 = 56;

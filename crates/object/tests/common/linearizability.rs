@@ -70,9 +70,9 @@ pub(crate) enum Violation {
 /// A history by key.
 pub(crate) type History = BTreeMap<String, Vec<Operation>>;
 
-#[allow(dead_code, reason = "histories of the simulator are no text")]
 /// Reads the operations of a process from its answers: `call N KEY ACTION VALUE TIME`, and
 /// `end N TIME REPLY`. An operation without an end was interrupted.
+#[allow(dead_code, reason = "histories of the simulator are no text")]
 pub(crate) fn parse(answers: &[String]) -> History {
     let mut operations: Vec<(String, Operation)> = vec![];
     for answer in answers {

@@ -14,6 +14,17 @@ use std::time::{Duration, Instant};
 /// Longer than any step takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
+/// A generator of numbers.
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    /// Returns a number below `end`.
+    pub(crate) fn next(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
 #[derive(Serialize, Deserialize, Clone, Default, PartialEq, Debug)]
 pub(crate) struct Store {
     pub(crate) entries: BTreeMap<String, u64>,

@@ -24,16 +24,12 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a member. Its test is the one of this name, which calls [`run`].
     pub(crate) fn start(test: &str, scratch: &Scratch, founders: u32) -> Process {
-        Process::start_member(test, scratch, founders, 0)
+        Process::start_durable(test, scratch, founders, 0)
     }
 
     /// Starts the member `id`, which has its data directory beside `scratch` and delivers what is on the disks
-    /// of all members.
+    /// of all members; with id 0, one without either.
     pub(crate) fn start_durable(test: &str, scratch: &Scratch, founders: u32, id: u64) -> Process {
-        Process::start_member(test, scratch, founders, id)
-    }
-
-    fn start_member(test: &str, scratch: &Scratch, founders: u32, id: u64) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -108,10 +104,8 @@ pub(crate) fn run() {
 fn obey(store: &Replicated<Store>, order: &str) {
     match order.split(' ').collect::<Vec<_>>()[..] {
         ["add", key, more] => answer(store.call(&StoreCalls::add(key.to_owned(), more.parse().unwrap()), LONG)),
-        ["read", key] => answer(store.read_latest(|store| store.entries.get(key).copied().unwrap_or(0), LONG)),
-        // Reads one of the keys of `write`, `work` and `mix`.
-        ["find", key] => {
-            let key = format!("key {key}");
+        ["read", ref key @ ..] => {
+            let key = key.join(" ");
             answer(store.read_latest(|store| store.entries.get(&key).copied().unwrap_or(0), LONG));
         }
         // Sends calls and does not wait for their outcomes.
@@ -124,57 +118,46 @@ fn obey(store: &Replicated<Store>, order: &str) {
                 }
             }
         }
-        // Writes to some keys, with different values, and tells the times.
+        // Writes to some keys, with different values.
         ["write", keys, calls] => {
             let (keys, calls): (u64, u64) = (keys.parse().unwrap(), calls.parse().unwrap());
             for i in 0..calls {
-                let (key, value) = (i % keys, 1 << 48 | i);
-                let name = format!("key {key}");
-                let action = if i % 5 == 0 { "put" } else { "add" };
-                println!("= call {i} {key} {action} {value} {}", now_ns());
-                let reply = match action {
-                    "put" => store.call(&StoreCalls::put(&name, value), LONG),
-                    _ => store.call(&StoreCalls::add(name, value), LONG).map(Some),
-                };
-                let reply = reply.unwrap().map_or("none".to_owned(), |reply| reply.to_string());
-                println!("= end {i} {} {reply}", now_ns());
+                perform(store, i, if i % 5 == 0 { "put" } else { "add" }, i % keys, 1 << 48 | i).unwrap();
             }
         }
         // Puts, adds and reads with values from `first` on, until it is killed.
         ["work", keys, first] => {
             let (keys, first): (u64, u64) = (keys.parse().unwrap(), first.parse().unwrap());
             for i in 0_u64.. {
-                let (name, value) = (format!("key {}", i / 3 % keys), first + i);
-                let action = ["add", "read", "put"][(i % 3) as usize];
-                println!("= call {i} {} {action} {value} {}", i / 3 % keys, now_ns());
-                let reply = match action {
-                    "add" => store.call(&StoreCalls::add(name, value), LONG).map(Some).unwrap(),
-                    "put" => store.call(&StoreCalls::put(&name, value), LONG).unwrap(),
-                    _ => store.read_latest(|store| store.entries.get(&name).copied(), LONG).unwrap(),
-                };
-                let reply = reply.map_or("none".to_owned(), |reply| reply.to_string());
-                println!("= end {i} {} {reply}", now_ns());
+                perform(store, i, ["add", "read", "put"][(i % 3) as usize], i / 3 % keys, first + i).unwrap();
             }
         }
         // Adds and reads in turns, until a call or a read fails, which is not told: it was interrupted.
         ["mix", keys, calls] => {
             let (keys, calls): (u64, u64) = (keys.parse().unwrap(), calls.parse().unwrap());
-            for i in 0..calls {
-                let (name, value) = (format!("key {}", i % keys), 1 << 48 | i);
-                let action = if i % 2 == 0 { "add" } else { "read" };
-                println!("= call {i} {} {action} {value} {}", i % keys, now_ns());
-                let reply = match action {
-                    "add" => store.call(&StoreCalls::add(name, value), LONG).map(Some).ok(),
-                    _ => store.read_latest(|store| store.entries.get(&name).copied(), LONG).ok(),
-                };
-                let Some(reply) = reply else { break };
-                let reply = reply.map_or("none".to_owned(), |reply| reply.to_string());
-                println!("= end {i} {} {reply}", now_ns());
-            }
+            let does = |i: u64| perform(store, i, if i % 2 == 0 { "add" } else { "read" }, i % keys, 1 << 48 | i);
+            let _ = (0..calls).try_for_each(|i| does(i));
             println!("= over");
         }
         _ => panic!("unknown order {order:?}"),
     }
+}
+
+/// Calls or reads, and tells the times and the reply: the action of this number.
+fn perform(store: &Replicated<Store>, i: u64, action: &str, key: u64, value: u64) -> Result<(), String> {
+    let name = format!("key {key}");
+    println!("= call {i} {key} {action} {value} {}", now_ns());
+    let failed = |error: CallError| format!("{error:?}");
+    let reply = match action {
+        "add" => store.call(&StoreCalls::add(name, value), LONG).map(Some).map_err(failed)?,
+        "put" => store.call(&StoreCalls::put(&name, value), LONG).map_err(failed)?,
+        _ => {
+            store.read_latest(|store| store.entries.get(&name).copied(), LONG).map_err(|error| format!("{error:?}"))?
+        }
+    };
+    let reply = reply.map_or("none".to_owned(), |reply| reply.to_string());
+    println!("= end {i} {} {reply}", now_ns());
+    Ok(())
 }
 
 /// Returns the time of a clock that all processes of this machine share, in nanoseconds.

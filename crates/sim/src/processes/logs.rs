@@ -15,7 +15,7 @@ use super::views::NextView;
 use super::world::{Broken, HostsWorld, ProcessEvent};
 use crate::checkers::Checked;
 pub(super) use records::{RecordArrival, RecordFetch, RecordSending, RecordStream};
-use spindle_core::control::{CatchUp, RestartRecord};
+use spindle_core::control::{CatchUp, LogCompleteness, RestartRecord};
 use spindle_core::{DurableRise, Position, Records, Rows, SubgroupId, View, ViewId};
 use std::collections::BTreeMap;
 
@@ -50,6 +50,8 @@ pub(super) struct OlderRecords {
 #[derive(Debug, Default)]
 pub(super) struct ProcessLog {
     lack: LogLack,
+    /// After it has caught up.
+    completeness: LogCompleteness,
     /// The number of records that the sync in progress makes durable.
     writing: Option<usize>,
     /// The position that its engine was told last, if it was told since its epoch began.
@@ -133,6 +135,10 @@ impl LogUpcalls {
 impl ProcessLog {
     fn is_lacking(&self) -> bool {
         matches!(self.lack, LogLack::Older(_))
+    }
+
+    fn completeness(&self) -> LogCompleteness {
+        if self.is_lacking() { LogCompleteness::CatchingUp } else { self.completeness }
     }
 }
 
@@ -329,18 +335,19 @@ impl HostsWorld<'_> {
             }
             wake_at = self.now + 300;
         }
-        self.show_lacking(process);
+        self.show_completeness(process);
         Ok(wake_at)
     }
 
-    /// Tells the engine of a process which of its logs lack records.
-    fn show_lacking(&mut self, process: &mut SimProcess) {
+    /// Tells a member which of its logs are complete.
+    fn show_completeness(&mut self, process: &mut SimProcess) {
         let of = process.roster.incarnation();
         let SimProcess { phase: ProcessPhase::Member(member), logs, me, .. } = process else { return };
-        let lacks = |name: &str| logs.get(name).is_some_and(ProcessLog::is_lacking);
-        member.set_lacking(lacks);
+        let completeness = |name: &str| logs.get(name).map(ProcessLog::completeness).unwrap_or_default();
+        member.set_completeness(completeness);
         let view = member.view();
-        for spec in view.subgroups.iter().filter(|spec| spec.is_logged() && !lacks(&spec.name)) {
+        let is_complete = |name: &str| completeness(name) == LogCompleteness::Complete;
+        for spec in view.subgroups.iter().filter(|spec| spec.is_logged() && is_complete(&spec.name)) {
             self.complete_logs.insert((of, view.id, me.id, spec.name.clone()));
         }
     }
@@ -378,7 +385,7 @@ impl HostsWorld<'_> {
                 self.begin_log(process, view, id);
             }
         }
-        self.show_lacking(process);
+        self.show_completeness(process);
         Ok(())
     }
 

@@ -92,7 +92,7 @@ impl HostsWorld<'_> {
     pub(super) fn check_end(&self, process: &SimProcess) -> Checked {
         let (of, id) = (process.roster.incarnation(), process.me.id);
         if let ProcessPhase::Member(member) = &process.phase
-            && let Some(id) = member.engine().incomplete()
+            && let Some((id, _)) = member.engine().incomplete()
         {
             return self.check_incomplete(process, member.view(), id);
         }

@@ -446,6 +446,7 @@ impl HostsWorld<'_> {
         let (view, mine) = (table.view.id, table.places.rows[table.places.me.index()].expect("its own"));
         let mut gone = vec![];
         let now = self.now;
+        let may_begin = matches!(&process.phase, ProcessPhase::Member(member) if member.may_be_followed());
         for (at, observer) in process.observers.iter_mut().enumerate() {
             let is_open = self.connections.get(observer.connection).is_some_and(|connection| {
                 let end = connection.end_of(number);
@@ -454,7 +455,7 @@ impl HostsWorld<'_> {
             });
             if !is_open || (observer.view < view && !observer.is_served) {
                 gone.push(at);
-            } else if observer.view == view && (posted || !observer.is_served) {
+            } else if observer.view == view && (if observer.is_served { posted } else { may_begin }) {
                 observer.is_served = true;
                 let connection = self.connections.get_mut(observer.connection).expect("it is open");
                 let end = connection.end_of(number);

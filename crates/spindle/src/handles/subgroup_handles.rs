@@ -340,11 +340,6 @@ impl SubgroupHandles {
         }
     }
 
-    /// Whether its log lacks records of older epochs that others may send.
-    pub(crate) fn lacks_records(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.is_catching_up())
-    }
-
     /// Reports to the engine what its log has on disk. `engine` is that of its [home](Self::home).
     ///
     /// # Errors

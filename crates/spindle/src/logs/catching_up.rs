@@ -166,15 +166,16 @@ impl LogCatchUp {
         control_plane: &mut ControlPlane,
     ) -> Result<Option<CatchUpEnd>, Error> {
         let now = control_plane.now();
+        // Before the result of a stream is looked at: its owner may forbid the cut between two steps.
+        if let Some(last) = self.core.cut() {
+            self.cut(last, control_plane)?;
+        }
         if let Some(fetched) = self.fetch.as_ref().and_then(Fetch::result) {
             self.fetch = None;
             let Fetched { end, last, first, bytes, appender } = fetched?;
             self.appender = Some(appender?);
             self.last = last;
             self.core.ended(end, last.map(|(last, _)| position(last)), first.map(position), bytes, now);
-        }
-        if let Some(last) = self.core.cut() {
-            self.cut(last, control_plane)?;
         }
         if let Some((source, reply, wanted)) = self.core.ask(now) {
             let from = control_plane.me;

@@ -4,7 +4,7 @@ use super::{LogCatchUp, RecordSource, SubgroupLog, position};
 use crate::control_plane::ControlPlane;
 use crate::error::Ended;
 use crate::transfer::TransferWay;
-use spindle_core::control::{CatchUpAim, CatchUpEnd, NoRecords, RecordBound, WantedRecords};
+use spindle_core::control::{CatchUpAim, CatchUpEnd, LogCompleteness, NoRecords, RecordBound, WantedRecords};
 use spindle_core::{Engine, MemberId, SubgroupId, ViewId};
 use spindle_log::Version;
 use std::time::Duration;
@@ -13,6 +13,11 @@ impl SubgroupLog {
     /// Whether it lacks records that others may send.
     pub(crate) fn is_catching_up(&self) -> bool {
         self.lack.is_some()
+    }
+
+    /// Whether it has all records of older epochs.
+    pub(crate) fn completeness(&self) -> LogCompleteness {
+        if self.is_catching_up() { LogCompleteness::CatchingUp } else { self.completeness }
     }
 
     /// Takes a step towards the records that it lacks, which `sources` may have. Returns whether it
@@ -39,6 +44,7 @@ impl SubgroupLog {
         let end = step.map_err(|error| Ended::Log { subgroup: name.to_string(), reason: error.to_string() })?;
         let Some(end) = end else { return Ok(false) };
         self.has_all = matches!(end, CatchUpEnd::Complete { gap: None });
+        self.completeness = end.completeness();
         // The messages before the first epoch of this process have come.
         self.may_replay = true;
         if *lacks_rest {

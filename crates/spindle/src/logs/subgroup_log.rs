@@ -6,6 +6,7 @@ use super::{CatchUpStatus, DurableFrontier, Lack, Replay, TARGET, position};
 use crate::error::Ended;
 use crate::histogram::Histogram;
 use crate::shared::Notices;
+use spindle_core::control::LogCompleteness;
 use spindle_core::multicast::stats::Undurable;
 use spindle_core::{LogExtent, Position, Record, Records, Rows, SubgroupSpec, ViewId};
 use spindle_fabric::LogClock;
@@ -44,6 +45,8 @@ pub(crate) struct SubgroupLog {
     /// have come from others.
     pub(super) last_before: Option<Position>,
     pub(super) has_all: bool,
+    /// After it has caught up.
+    pub(super) completeness: LogCompleteness,
     /// Whether nothing is missing any more of what is replayed.
     pub(super) may_replay: bool,
     /// The first epoch in which this process is in the subgroup.
@@ -115,6 +118,7 @@ impl SubgroupLog {
             clock,
             last_before,
             has_all: false,
+            completeness: LogCompleteness::default(),
             may_replay: !lacks,
             entered: None,
             replay: replays.then_some(Replay::Due),

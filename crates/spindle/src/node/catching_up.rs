@@ -3,9 +3,11 @@
 use super::Node;
 use super::older::Homes;
 use crate::error::Ended;
+use crate::handles::SubgroupHandles;
 use crate::transfer::TransferWay;
 use spindle_core::MemberId;
-use spindle_core::control::{NoRecords, RecordOrder};
+use spindle_core::control::{LogCompleteness, Member, NoRecords, RecordOrder};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl Node {
@@ -69,9 +71,7 @@ impl Node {
         }
         failed.map_err(|ended| self.broken(ended))?;
         if catches_up {
-            let lacking = self.handles.iter().filter(|of_subgroup| of_subgroup.lacks_records());
-            let lacking: Vec<&str> = lacking.map(|of_subgroup| &*of_subgroup.name).collect();
-            self.member.set_lacking(|name| lacking.contains(&name));
+            show_completeness(&self.handles, &mut self.member);
         }
         Ok(catches_up)
     }
@@ -79,13 +79,15 @@ impl Node {
     /// This member may not go on: no member that would has a complete log.
     #[cold]
     pub(super) fn incomplete(&mut self) -> Ended {
-        let (engine, view) = (self.member.engine(), self.member.view());
-        let spec = engine.incomplete().map(|id| &view.subgroups[id.index()]);
-        let subgroup = spec.map(|spec| spec.name.clone()).unwrap_or_default();
-        let others = spec.into_iter().flat_map(|spec| &spec.members).map(|rank| view.members[rank.index()]);
-        let mut missing: Vec<MemberId> = others.filter(|id| *id != self.control_plane.me).collect();
-        missing.sort_unstable();
-        self.broken(Ended::LogIncomplete { subgroup, missing })
+        let view = self.member.view();
+        let (subgroup, mut ended) = match self.member.engine().incomplete() {
+            Some((id, ranks)) => {
+                (view.subgroups[id.index()].name.clone(), ranks.iter().map(|rank| view.members[rank.index()]).collect())
+            }
+            None => (String::new(), vec![]),
+        };
+        ended.sort_unstable();
+        self.broken(Ended::LogIncomplete { subgroup, ended })
     }
 
     /// Returns how long this member may sleep until its logs take the next step.
@@ -93,4 +95,11 @@ impl Node {
         let logs = self.handles.iter().filter_map(|of_subgroup| of_subgroup.log.as_ref());
         logs.filter_map(|log| log.catch_up_patience(&self.control_plane)).min()
     }
+}
+
+/// Tells the member which logs are complete.
+pub(super) fn show_completeness(handles: &[SubgroupHandles], member: &mut Member) {
+    let of: BTreeMap<&str, LogCompleteness> =
+        handles.iter().filter_map(|it| Some((&*it.name, it.log.as_ref()?.completeness()))).collect();
+    member.set_completeness(|name| of.get(name).copied().unwrap_or_default());
 }

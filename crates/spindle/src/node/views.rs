@@ -1,4 +1,5 @@
 //! The change from one view to the next, and the chores beside the engine's work.
+use super::catching_up::show_completeness;
 use super::older::Homes;
 use super::{Node, Poll, begin_handles};
 use crate::change::ViewChange;
@@ -337,6 +338,7 @@ impl Node {
             SubgroupHandles::new(name.to_string(), shared, notices, bytes_max, log)
         };
         self.by_id = begin_handles(&mut self.handles, of_subgroup, self.member.engine_mut(), &fabric, &view);
+        show_completeness(&self.handles, &mut self.member);
         self.note_replays();
         let engine = self.member.engine();
         self.object_cache.begin(&view, engine.layout(), engine.me(), fabric.reader());
@@ -450,13 +452,16 @@ impl Node {
             return;
         }
         let view = self.member.view().id;
+        self.observers.retain(|(wanted, _)| *wanted >= view);
+        if !self.member.may_be_followed() {
+            return;
+        }
         for (_, stream) in self.observers.extract_if(.., |(wanted, _)| *wanted == view) {
             // If the system refuses, the process finds its stream closed.
             let _ = self.fabric.add_observer(self.member.engine().layout(), stream);
             self.member.engine_mut().set_observed(true);
             self.had_observers = true;
         }
-        self.observers.retain(|(wanted, _)| *wanted > view);
     }
 
     /// Hands this application's state to one of the processes that want it, as it is between two

@@ -1,11 +1,11 @@
 //! A process's address in its group: opens it, keeps it, makes the process a member, and gives both
 //! up. `sending.rs` and `receiving.rs` carry the control messages, `address.rs` has the files.
 use super::TARGET;
-use super::dir::{GroupName, RuntimeDir};
+use super::dir::{GroupName, RuntimeDir, again_if};
 use super::error::RendezvousError;
 use super::group_files::{Census, GroupFiles, GroupLock, Probe, keep_cleaners_out};
 use super::kernel::random;
-use super::limits::{LOCK_WAIT, OLD_SOCKETS_MAX, VANISHES_MAX};
+use super::limits::{LOCK_WAIT, OLD_SOCKETS_MAX};
 use crate::fork::{Owner, Socket};
 use spindle_core::MemberId;
 use spindle_core::ids::CLIENT_IDS_FROM;
@@ -473,15 +473,10 @@ impl Drop for ControlSocket {
 /// Runs an action under the lock, and repeats it if files that it makes are removed meanwhile, with
 /// or without their directory.
 pub(super) fn again_if_it_vanishes<T>(
-    mut attempt: impl FnMut() -> Result<T, RendezvousError>,
+    attempt: impl FnMut() -> Result<T, RendezvousError>,
 ) -> Result<T, RendezvousError> {
-    for _ in 0..VANISHES_MAX {
-        match attempt() {
-            Err(RendezvousError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-            done => return done,
-        }
-    }
-    attempt()
+    let is_missing = |source: &io::Error| source.kind() == io::ErrorKind::NotFound;
+    again_if(|error| matches!(error, RendezvousError::Io { source, .. } if is_missing(source)), attempt)
 }
 
 /// Returns the smallest id from `from` on that no process has; `taken` is ascending.

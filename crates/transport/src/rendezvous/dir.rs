@@ -256,9 +256,19 @@ impl OpenDir {
 
 /// Repeats an action if the directory is removed meanwhile.
 fn again_if_it_vanishes<T>(attempt: impl Fn() -> Result<T, DirError>) -> Result<T, DirError> {
+    let has_vanished =
+        |error: &DirError| matches!(error, DirError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
+    again_if(has_vanished, attempt)
+}
+
+/// Repeats an action, some times at most, if it fails because something that it needs `has_vanished`.
+pub(super) fn again_if<T, E>(
+    has_vanished: impl Fn(&E) -> bool,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     for _ in 0..VANISHES_MAX {
         match attempt() {
-            Err(DirError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if has_vanished(&error) => {}
             done => return done,
         }
     }

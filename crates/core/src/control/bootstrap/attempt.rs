@@ -15,6 +15,9 @@ pub(super) const STAGGER: u64 = 300 * MS;
 
 const DOUBLINGS: u32 = 4;
 
+/// To how many founders each passes a decision on.
+const PASSED_ON_TO: usize = 3;
+
 /// How long waiting processes have to acknowledge the incarnation of an attempt. Then the attempt
 /// continues without the others.
 const PLEDGE_FOR: u64 = 1_200 * MS;
@@ -227,6 +230,18 @@ impl Bootstrap {
         }
         self.send_to_seeds(&decided, false);
         self.decided(initial_view);
+    }
+
+    /// Sends a decision that has come to the next founders: its sender may end before it reaches all of them, and
+    /// each that it has reached passes it on.
+    pub(super) fn pass_on(&mut self, initial_view: &InitialView) {
+        let members = &initial_view.members;
+        let Some(mine) = members.iter().position(|process| *process == self.setup.me) else { return };
+        let next = (1..members.len()).take(PASSED_ON_TO).map(|ahead| members[(mine + ahead) % members.len()]);
+        for process in next.filter(|_| !mutation!(DecisionKept)).collect::<Vec<_>>() {
+            let decided = BootstrapMessage::Decided { initial_view: initial_view.clone(), cards: Vec::new() };
+            self.send(To::Process(process), decided);
+        }
     }
 
     /// Notes that the group is created.

@@ -40,6 +40,12 @@ impl Member {
         is_followed
     }
 
+    /// Whether a process that has a stream for this view may begin to follow it. While the view changes it may not: the
+    /// members may have agreed by then that epochs go on, and a process that follows reads the rows of one view.
+    pub fn may_be_followed(&self) -> bool {
+        self.next.is_none() && (!self.engine.is_changing() || mutation!(FollowersLetInLate))
+    }
+
     /// A process wants to join, or to follow.
     pub(super) fn asked<W>(&mut self, asks: Asks, rows: &impl Rows, roster: &mut Roster<W>, now: Time) {
         let id = asks.id;
@@ -150,7 +156,7 @@ impl Member {
             Some(next) => next.hand_over_to(id, roster),
             // A message that comes in rows of this view after its end would be missed. The process
             // asks again.
-            None if self.engine.is_changing() && !mutation!(FollowersLetInLate) => self.wait(id, roster),
+            None if !self.may_be_followed() => self.wait(id, roster),
             None if self.view.subgroups.iter().any(|spec| spec.epoch.is_some()) => self.engine.renew(),
             None => {
                 self.engine.set_observed(true);

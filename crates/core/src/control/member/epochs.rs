@@ -1,6 +1,6 @@
 //! The epochs of subgroups: the engines of ended views in which subgroups of a member continue.
 use super::Member;
-use crate::control::Roster;
+use crate::control::{LogCompleteness, Roster};
 use crate::ids::{MemberId, SubgroupId, Time, ViewId};
 use crate::multicast::Upcalls;
 use crate::multicast::engine::{Engine, Progress, State};
@@ -8,6 +8,7 @@ use crate::table::Table;
 use crate::view::Change;
 use crate::wire::layout::Layout;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::slice;
 
 impl Member {
@@ -37,12 +38,26 @@ impl Member {
         Some((engine, engine.view().subgroup(&spec.name)?))
     }
 
-    /// Sets which logs of this member, by the names of their subgroups, lack records of older epochs that may come.
-    /// To be called before the first poll of a view, and when that changes.
-    pub fn set_lacking(&mut self, lacks: impl Fn(&str) -> bool) {
-        let mine = self.view.subgroups_of(self.engine.me());
-        let lacking = mine.filter(|(_, spec)| spec.is_logged() && lacks(&spec.name)).map(|(id, _)| id);
-        self.engine.set_lacking(lacking);
+    /// Sets whether the logs of this member are complete, by the names of their subgroups. To be called before the
+    /// first poll of a view, and when that changes.
+    ///
+    /// A log that stays incomplete counts as complete once an operator has given up the members that may have its
+    /// records: in a later era.
+    pub fn set_completeness(&mut self, of: impl Fn(&str) -> LogCompleteness) {
+        let era = self.view.id.era();
+        let mut lacking = Vec::new();
+        for (id, spec) in self.view.subgroups_of(self.engine.me()).filter(|(_, spec)| spec.is_logged()) {
+            let completeness = of(&spec.name);
+            if completeness == LogCompleteness::Complete {
+                self.lacking_since.remove(&spec.name);
+                continue;
+            }
+            let since = *self.lacking_since.entry(spec.name.clone()).or_insert(era);
+            if completeness == LogCompleteness::CatchingUp || since == era {
+                lacking.push(id);
+            }
+        }
+        self.engine.set_lacking(lacking.into_iter());
     }
 
     /// The group has finished, in all views in which something went on.

@@ -1,7 +1,8 @@
 //! The agreement on the view with which the group continues: an attempt that this process leads, and
 //! its part in the attempts of others.
 use super::{
-    LogOrigin, LogState, LongestLog, MS, Restart, RestartBallot, RestartMessage, RestartOutput, RestartTo, RestartView,
+    CatchUpOrder, LogOrigin, LogState, LongestLog, MS, Restart, RestartBallot, RestartMessage, RestartOutput,
+    RestartTo, RestartView,
 };
 use crate::ids::{MemberId, Position, Process, Rank, Time, ViewId, recovery_tag};
 use crate::mutation::mutation;
@@ -328,25 +329,27 @@ impl Restart {
             return self.send_behind(from);
         }
         self.defer(ballot);
-        self.catching_up = Some((from, ballot));
         self.promise(from, ballot);
         // A leader that has heard no later promise may ask for less than this process has reported since.
         let last = |name: &str| self.setup.logs.iter().find(|log| log.name == name).and_then(|log| log.last);
         let is_behind = |log: &LongestLog| last(&log.state.name) < log.state.last || mutation!(RestartCutsBack);
         let behind: Vec<LongestLog> = logs.into_iter().filter(is_behind).collect();
+        let names = behind.iter().map(|log| log.state.name.clone()).collect();
+        self.catching_up = Some(CatchUpOrder { leader: from, ballot, logs: names });
         if !behind.is_empty() {
             self.outputs.push_back((self.writes, RestartOutput::CatchUp(behind)));
         }
     }
 
-    /// Returns the leader with the highest promised ballot, if it waits for the logs of this process.
-    fn waits_for_logs(&self) -> Option<(Process, RestartBallot)> {
-        self.catching_up.filter(|(_, ballot)| *ballot == self.record.promised)
+    /// Returns the order of the leader with the highest promised ballot, if it waits for logs of this process.
+    fn order(&self) -> Option<&CatchUpOrder> {
+        self.catching_up.as_ref().filter(|order| order.ballot == self.record.promised)
     }
 
     /// Promises again, because the logs have changed.
     pub(super) fn tell_logs(&mut self) {
-        if let Some((leader, ballot)) = self.waits_for_logs() {
+        if let Some(CatchUpOrder { leader, ballot, .. }) = self.order() {
+            let (leader, ballot) = (*leader, *ballot);
             self.promise(leader, ballot);
         }
     }
@@ -358,7 +361,8 @@ impl Restart {
         if mutation!(RestartCutUnreported) {
             return true;
         }
-        if self.waits_for_logs().is_none() {
+        let has_accepted = self.record.accepted.as_ref().is_some_and(|(ballot, _)| *ballot == self.record.promised);
+        if has_accepted || self.order().is_none_or(|order| !order.logs.iter().any(|log| log == name)) {
             return false;
         }
         if let Some(log) = self.setup.logs.iter_mut().find(|log| log.name == name && log.last > last) {
@@ -368,13 +372,13 @@ impl Restart {
         true
     }
 
-    /// True if the logs of this process end where a view begins, or later, or the process is not in that view.
+    /// True if the logs of this process end where a view begins, or later. Logs of subgroups in which it is not there
+    /// may be shorter.
     fn has_records_of(&self, value: &RestartView) -> bool {
-        let ends = |log: &LogState| {
-            let own = self.setup.logs.iter().find(|own| own.name == log.name);
-            own.and_then(|own| own.last) >= log.last
-        };
-        !value.members.contains(&self.setup.me) || value.logs.iter().all(ends)
+        let last = |logs: &[LogState], name: &str| logs.iter().find(|log| log.name == name).and_then(|log| log.last);
+        let has_all = |spec: &SubgroupSpec| last(&self.setup.logs, &spec.name) >= last(&value.logs, &spec.name);
+        let me = value.view.rank_of(self.setup.me.id).filter(|_| value.members.contains(&self.setup.me));
+        me.is_none_or(|me| value.view.subgroups_of(me).all(|(_, spec)| has_all(spec)))
     }
 
     pub(super) fn accept(&mut self, from: Process, ballot: RestartBallot, (base, value): (ViewId, RestartView)) {

@@ -207,9 +207,10 @@ impl Engine {
         self.last_worked &= !self.membership.set_lacking(lacking);
     }
 
-    /// The subgroup whose log no member that would go on has complete: see [`Incomplete`](crate::State::Incomplete).
-    pub fn incomplete(&self) -> Option<SubgroupId> {
-        self.membership.incomplete()
+    /// The subgroup whose log no member that would go on has complete, and its members that have ended: see
+    /// [`Incomplete`](crate::State::Incomplete).
+    pub fn incomplete(&self) -> Option<(SubgroupId, &[Rank])> {
+        self.membership.incomplete().map(|(id, ended)| (*id, &ended[..]))
     }
 
     /// The highest ballot that I have promised.

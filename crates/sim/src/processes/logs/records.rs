@@ -297,6 +297,7 @@ impl HostsWorld<'_> {
             return Ok(now.0 + 10 * MS);
         }
         let has_all = matches!(end, CatchUpEnd::Complete { gap: None });
+        log.completeness = end.completeness();
         self.note(|| format!("process {} has caught up in {name}: {end:?}", process.number));
         if older.has_skipped && !has_all {
             process.disk_failed = true;
