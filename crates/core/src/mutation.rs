@@ -316,7 +316,7 @@ mod bugs {
         FreedBeforeLogged,
         /// A message counts as persisted once the log has it, before it is on disk.
         PersistedBeforeSync,
-        /// A member whose log lacks records goes on without those that have them.
+        /// A member whose log lacks records continues without those that have them.
         GoesOnIncomplete,
         /// A restart without all members forgets that absent ones may know of deaths.
         RestartForgetsDead,

@@ -7,7 +7,7 @@ use common::Scratch;
 use logged::read_log;
 use spindle::{
     Batch, BootstrapProgress, Config, Durability, Group, Handler, JoinError, LogSettings, LoggedExtent, MemberId, Node,
-    Position, Publisher, ReplayedMessage, Subgroup, SubgroupId, ViewId,
+    Position, Publisher, ReplayedMessage, Subgroup, SubgroupId, ViewId, Who,
 };
 use spindle_core::control::RestartRecord;
 use spindle_log::{DataDirectory, FileDisk, Store};
@@ -45,6 +45,18 @@ impl Handler for Given {
 
     fn replay(&mut self, _: SubgroupId, message: &ReplayedMessage<'_>) {
         self.take(message.payload);
+    }
+}
+
+struct Sink;
+
+impl Handler for Sink {
+    fn deliver(&mut self, _: SubgroupId, batch: &mut Batch<'_>) {
+        batch.for_each(drop);
+    }
+
+    fn replays(&self) -> bool {
+        true
     }
 }
 
@@ -121,6 +133,38 @@ fn a_group_that_has_finished_continues_its_logs() {
     assert_eq!(second.len(), 6);
     assert!(second[3..].iter().all(|(epoch, text)| *epoch == 2 && text.starts_with("second")), "{second:?}");
     assert_eq!([read(&scratch, 1), read(&scratch, 3)], [second.clone(), second]);
+}
+
+/// A member accepts a view although it lacks the logs of subgroups in which it is not.
+#[test]
+fn members_of_different_logged_subgroups_restart_together() {
+    let scratch = Scratch::new("restart-subgroups");
+    let config = |id: u64| {
+        let mut config = config(&scratch, 3, id);
+        let logged = config.subgroups.remove(0);
+        let of = |name: &str, rank| Subgroup { name: name.into(), members: Who::Ranks(vec![rank]), ..logged.clone() };
+        config.subgroups = vec![of("one", 0), of("two", 1)];
+        config
+    };
+    for round in 1..=3 {
+        let joining = [1, 2, 3].map(|id| {
+            let config = config(id);
+            thread::spawn(move || config.join().unwrap())
+        });
+        let nodes = joining.map(|thread| thread.join().unwrap());
+        assert_eq!(nodes[0].view().id.count(), round);
+        let ending = nodes.into_iter().zip(["one", "two", ""]).map(|(mut node, name)| {
+            let publisher = node.publisher(name).ok();
+            let group = node.start(Sink).unwrap();
+            thread::spawn(move || {
+                if let Some(mut publisher) = publisher {
+                    publisher.send(b"a message", LONG).unwrap();
+                }
+                group.finish(LONG).unwrap();
+            })
+        });
+        ending.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+    }
 }
 
 #[test]

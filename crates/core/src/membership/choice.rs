@@ -350,9 +350,9 @@ impl<T: Table> Choice<'_, T> {
     }
 
     /// INV-COMPLETE: of the members of a logged subgroup that are in it in the next view, one has its log complete, if
-    /// others are not. If none has, records that are durable may be on the disks of the others alone. Those that live
-    /// may show that they have them, or send them. If all have ended, the group has to restart with them. A recovery
-    /// gives them up.
+    /// others are not. If none has, records that are durable may be on the disks of the others alone. Living ones may
+    /// show that they have them, or send them. If all have ended, the group has to restart with them. A recovery gives
+    /// them up.
     fn check_logs(&self, next: &View) -> Result<(), Waits> {
         let view = self.poll.view;
         if self.member.is_recovery() || mutation!(GoesOnIncomplete) {
@@ -371,7 +371,7 @@ impl<T: Table> Choice<'_, T> {
             };
             let (on, off): (Vec<Rank>, Vec<Rank>) = spec.members.iter().partition(is_in);
             let has_all = |rank: &Rank| shown(*rank) & complete_bit(id) != 0;
-            // If none goes on, and none of them is known to lack records, the next members begin anew.
+            // If none stays, and none of them is known to lack records, the next members begin anew.
             let lacks = |rank: &Rank| shown(*rank) != 0 && !has_all(rank);
             let is_over = on.is_empty() && (off.iter().any(has_all) || !off.iter().any(lacks));
             if off.is_empty() || is_over || on.iter().any(has_all) {
@@ -380,7 +380,7 @@ impl<T: Table> Choice<'_, T> {
             if !off.iter().all(|rank| self.member.opinions.is_dead(*rank)) {
                 return Err(Waits::ForLogs(id));
             }
-            // What others show may be on its way.
+            // The words of others may be on their way.
             self.wait_until(self.deadlines.strained)?;
             return Err(Waits::Incomplete(id, off));
         }

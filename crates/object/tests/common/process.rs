@@ -28,7 +28,7 @@ impl Process {
     }
 
     /// Starts the member `id`, which has its data directory beside `scratch` and delivers what is on the disks
-    /// of all members; with id 0, one without either.
+    /// of all members. A member with id 0 has neither.
     pub(crate) fn start_durable(test: &str, scratch: &Scratch, founders: u32, id: u64) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);

@@ -16,10 +16,6 @@ use spindle_core::View;
 /// The longest time from the begin of a view until a waiting process is killed.
 const KILLED_WITHIN_NS: u64 = 2 * MS;
 
-/// Seeds are killed in scenes of seeds below this. Behind it are four of 6,000 in which the decision, too, is
-/// lost on its way to a founder (`docs/testing/processes.md`).
-const FOUNDING: u64 = 500;
-
 /// Draws the faults of a seed by which processes are killed while they wait. The members of one host
 /// can prove all ends, so the others continue without a majority.
 pub(super) fn drawn(seed: u64, hosts: u32, places: u32, calm_ns: u64) -> Vec<(u64, HostsFault)> {
@@ -51,7 +47,7 @@ pub(super) fn drawn(seed: u64, hosts: u32, places: u32, calm_ns: u64) -> Vec<(u6
 /// Draws whether all seeds are killed as a group is created.
 pub(super) fn drawn_founding(seed: u64, is_afar: bool, hosts: u32, seeds: u32) -> Vec<(u64, HostsFault)> {
     let mut random = Random::new(seed, 35);
-    if seed >= FOUNDING || !is_afar || hosts < 3 || !random.one_in(12) {
+    if !is_afar || hosts < 3 || !random.one_in(12) {
         return vec![];
     }
     let mut down = || (!random.one_in(4)).then(|| random.range(MS, 5 * S));

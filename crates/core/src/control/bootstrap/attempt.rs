@@ -16,7 +16,7 @@ pub(super) const STAGGER: u64 = 300 * MS;
 const DOUBLINGS: u32 = 4;
 
 /// To how many founders each passes a decision on.
-const PASSED_ON_TO: usize = 3;
+const PASSED_ON_TO: usize = 15;
 
 /// How long waiting processes have to acknowledge the incarnation of an attempt. Then the attempt
 /// continues without the others.
