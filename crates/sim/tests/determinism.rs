@@ -25,7 +25,7 @@ const PINNED: [u64; 6] = [
     0xd674b131ce952a5d,
     0xfdf829fbf43097c1,
     0x1ffbee69fed05a3a,
-    0xdf81cb72f765a74b,
+    0xb26a499b7067e81b,
     0xa7b90e977038db68,
     0xdd32ab9569dd281c,
 ];

@@ -135,8 +135,8 @@ fn obey(store: &Replicated<Store>, order: &str) {
         // Adds and reads in turns, until a call or a read fails, which is not told: it was interrupted.
         ["mix", keys, calls] => {
             let (keys, calls): (u64, u64) = (keys.parse().unwrap(), calls.parse().unwrap());
-            let does = |i: u64| perform(store, i, if i % 2 == 0 { "add" } else { "read" }, i % keys, 1 << 48 | i);
-            let _ = (0..calls).try_for_each(|i| does(i));
+            let does = |i| perform(store, i, if i.is_multiple_of(2) { "add" } else { "read" }, i % keys, 1 << 48 | i);
+            let _ = (0..calls).try_for_each(does);
             println!("= over");
         }
         _ => panic!("unknown order {order:?}"),

@@ -16,7 +16,7 @@ send c 1
 run 20ms
 expect delivered b c: a1 b1 c1 b2
 ----
-    27 ms  a b c: delivers a1 b1 c1 b2
+    28 ms  a b c: delivers a1 b1 c1 b2
            nulls: a 1
 
 cut a > c
@@ -34,18 +34,18 @@ expect undelivered a3
     53 ms  b: closes view 1
     53 ms  b: takes ballot 1 of b, has the rounds a 4, b 3, c 1
     54 ms  c: closes view 1
-    54 ms  c: promises ballot 1 of b, has the rounds a 2, b 3, c 1
-    55 ms  b: proposes view 2: b c (ballot 1 of b)
-    86 ms  c: accepts view 2: b c (ballot 1 of b)
-    86 ms  c: knows the decision: view 2: b c, trims a 2, b 3, c 1
-    87 ms  b: knows the decision: view 2: b c, trims a 2, b 3, c 1
-    87 ms  b c: begins view 2: b c
+    55 ms  c: promises ballot 1 of b, has the rounds a 2, b 3, c 1
+    56 ms  b: proposes view 2: b c (ballot 1 of b)
+    57 ms  c: accepts view 2: b c (ballot 1 of b)
+    57 ms  c: knows the decision: view 2: b c, trims a 2, b 3, c 1
+    58 ms  b: knows the decision: view 2: b c, trims a 2, b 3, c 1
+    58 ms  b c: begins view 2: b c
            nulls: b 1
 
 # The group works on.
 send b 1
 send c 1
-run 20ms
+run 60ms
 expect delivered b c: a1 b1 c1 b2 b3 c2
 ----
     90 ms  b c: delivers b3 c2

@@ -13,7 +13,7 @@ bootstrap
 send c 2
 run 20ms
 ----
-    32 ms  a b c d e: delivers c1..2
+    31 ms  a b c d e: delivers c1..2
            nulls: a 2, b 2, d 1, e 1
 
 crash e
@@ -29,12 +29,13 @@ expect delivered b c d: c1 c2
     50 ms  a b c d: suspects e
     50 ms  a b c d: closes view 1
     50 ms  a: takes ballot 1 of a, has the rounds a 2, b 2, c 2, d 1, e 1
-    51 ms  b: promises ballot 1 of a, has the rounds a 2, b 2, c 2, d 1, e 1
-    51 ms  a: is killed
-    52 ms  c d: promises ballot 1 of a, has the rounds a 2, b 2, c 2, d 1, e 1
-    54 ms  b c d: suspects a
-    54 ms  b: takes ballot 2 of b, has the rounds a 2, b 2, c 2, d 1, e 1
-    58 ms  c d: promises ballot 2 of b, has the rounds a 2, b 2, c 2, d 1, e 1
+    51 ms  d: promises ballot 1 of a, has the rounds a 2, b 2, c 2, d 1, e 1
+    52 ms  b c: promises ballot 1 of a, has the rounds a 2, b 2, c 2, d 1, e 1
+    52 ms  a: is killed
+    55 ms  b c d: suspects a
+    55 ms  b: takes ballot 2 of b, has the rounds a 2, b 2, c 2, d 1, e 1
+    56 ms  d: promises ballot 2 of b, has the rounds a 2, b 2, c 2, d 1, e 1
+    58 ms  c: promises ballot 2 of b, has the rounds a 2, b 2, c 2, d 1, e 1
     59 ms  b: proposes view 2: b c d (ballot 2 of b)
     60 ms  c d: accepts view 2: b c d (ballot 2 of b)
     61 ms  b: knows the decision: view 2: b c d, trims a 2, b 2, c 2, d 1, e 1

@@ -16,7 +16,6 @@ bootstrap
 send c 2
 run 30ms
 ----
-    45 ms  a b c d e: delivers c1..2
            nulls: a 2, b 2, d 1, e 1
 
 crash e
@@ -35,29 +34,29 @@ expect view 3 at b c d: b c d
 expect delivered b c d: c1 c2
 ----
     69 ms  e: is killed
+    70 ms  a b: delivers c1..2
     72 ms  a b c d: suspects e
     72 ms  a b c d: closes view 1
     72 ms  a: takes ballot 1 of a, has the rounds a 2, b 2, c 2, d 1, e 1
+    72 ms  c d: delivers c1..2
     73 ms  b: promises ballot 1 of a, has the rounds a 2, b 2, c 2, d 1, e 1
     76 ms  c d: promises ballot 1 of a, has the rounds a 2, b 2, c 2, d 1, e 1
-    77 ms  a: proposes view 2: a b c d (ballot 1 of a)
-    78 ms  b: accepts view 2: a b c d (ballot 1 of a)
-    78 ms  a: is killed
-    81 ms  b: suspects a
-    81 ms  b: takes ballot 2 of b, has the rounds a 2, b 2, c 2, d 1, e 1
-    82 ms  c d: accepts view 2: a b c d (ballot 1 of a)
-    82 ms  c d: promises ballot 2 of b, has the rounds a 2, b 2, c 2, d 1, e 1
-    83 ms  b: proposes view 2: a b c d (ballot 2 of b)
-    83 ms  b: knows the decision: view 2: a b c d, trims a 2, b 2, c 2, d 1, e 1
-    84 ms  c d: knows the decision: view 2: a b c d, trims a 2, b 2, c 2, d 1, e 1
-   587 ms  b c d: begins view 2: a b c d
-   587 ms  b: suspects a
-   587 ms  b: closes view 2
-   587 ms  b: takes ballot 1 of b
-   588 ms  c d: closes view 2
-   588 ms  c d: promises ballot 1 of b
-   612 ms  b: proposes view 3: b c d (ballot 1 of b)
-   613 ms  c d: accepts view 3: b c d (ballot 1 of b)
-   614 ms  b: knows the decision: view 3: b c d, no trims
-   615 ms  c d: knows the decision: view 3: b c d, no trims
-   616 ms  b c d: begins view 3: b c d
+    84 ms  a: proposes view 2: a b c d (ballot 1 of a)
+    85 ms  b: accepts view 2: a b c d (ballot 1 of a)
+    85 ms  a: is killed
+    86 ms  c d: accepts view 2: a b c d (ballot 1 of a)
+    88 ms  b: suspects a
+    88 ms  b: takes ballot 2 of b, has the rounds a 2, b 2, c 2, d 1, e 1
+    88 ms  b: knows the decision: view 2: a b c d, trims a 2, b 2, c 2, d 1, e 1
+    89 ms  c d: knows the decision: view 2: a b c d, trims a 2, b 2, c 2, d 1, e 1
+   590 ms  b c d: begins view 2: a b c d
+   590 ms  b: suspects a
+   590 ms  b: closes view 2
+   590 ms  b: takes ballot 1 of b
+   615 ms  c d: closes view 2
+   615 ms  c d: promises ballot 1 of b
+   622 ms  b: proposes view 3: b c d (ballot 1 of b)
+   623 ms  c d: accepts view 3: b c d (ballot 1 of b)
+   624 ms  b: knows the decision: view 3: b c d, no trims
+   625 ms  c d: knows the decision: view 3: b c d, no trims
+   626 ms  b c d: begins view 3: b c d

@@ -21,17 +21,16 @@ run 20ms
 expect view 2 at a b c: a b c
 ----
     29 ms  d e: is killed
-    30 ms  b c: delivers a1 d1 e1 a2 d2 e2
     32 ms  a b c: suspects d e
     32 ms  a b c: closes view 1
     32 ms  a: takes ballot 1 of a, has the rounds a 3, b 3, c 3, d 3, e 3
-    34 ms  b c: promises ballot 1 of a, has the rounds a 3, b 3, c 3, d 3, e 3
+    33 ms  b: promises ballot 1 of a, has the rounds a 3, b 3, c 3, d 3, e 3
+    34 ms  c: promises ballot 1 of a, has the rounds a 3, b 3, c 3, d 3, e 3
     35 ms  a: proposes view 2: a b c (ballot 1 of a)
     36 ms  b c: accepts view 2: a b c (ballot 1 of a)
     44 ms  a b c: knows the decision: view 2: a b c, trims a 3, b 3, c 3, d 3, e 3
-    44 ms  b c: delivers d3 e3
-    44 ms  a: delivers a1 d1 e1 a2 d2 e2 d3 e3
-    45 ms  a b c: begins view 2: a b c
+    44 ms  a b c: delivers a1 d1 e1 a2 d2 e2 d3 e3
+    46 ms  a b c: begins view 2: a b c
            nulls: a 1, b 3, c 3
 
 send b 2

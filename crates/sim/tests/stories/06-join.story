@@ -38,15 +38,15 @@ expect view 3 at a d: a b c d
     60 ms  a b c d: begins view 2: a b c d, without a vote d
   1060 ms  a: closes view 2
   1060 ms  a: takes ballot 1 of a
-  1061 ms  b c d: closes view 2
-  1061 ms  b c: promises ballot 1 of a
-  1092 ms  d: promises ballot 1 of a
-  1093 ms  a: proposes view 3: a b c d (ballot 1 of a)
-  1094 ms  b c: accepts view 3: a b c d (ballot 1 of a)
-  1094 ms  b c: knows the decision: view 3: a b c d, no trims
-  1095 ms  a: knows the decision: view 3: a b c d, no trims
-  1096 ms  d: knows the decision: view 3: a b c d, no trims
-  1098 ms  a b c d: begins view 3: a b c d
+  1061 ms  d: closes view 2
+  1061 ms  d: promises ballot 1 of a
+  1091 ms  b c: closes view 2
+  1091 ms  b c: promises ballot 1 of a
+  1122 ms  a: proposes view 3: a b c d (ballot 1 of a)
+  1154 ms  b c: accepts view 3: a b c d (ballot 1 of a)
+  1154 ms  b c: knows the decision: view 3: a b c d, no trims
+  1155 ms  a d: knows the decision: view 3: a b c d, no trims
+  1158 ms  a b c d: begins view 3: a b c d
 
 send d 2
 send a 1
@@ -54,5 +54,5 @@ run 100ms
 expect delivered a b c: a1 a2 a3 d1 d2
 expect delivered d: a3 d1 d2
 ----
-  1130 ms  a b c d: delivers a3 d1..2
+  1190 ms  a b c d: delivers a3 d1..2
            nulls: a 1, b 2, c 2

@@ -33,25 +33,25 @@ expect delivered a: a1 b1 a2 b2 a3 b3 c1 c2 a4 c3 a5 c4 d1
     55 ms  d: starts
     55 ms  d: waits for answers of more seeds
     65 ms  d: asks for the state
-    71 ms  d: follows view 1
-    72 ms  a b c: delivers c1..2
-    75 ms  b: gives its state to d
-   354 ms  d: has the state of b, which contains 8 messages
-   357 ms  a: closes view 1
-   357 ms  a: takes ballot 1 of a, has the rounds a 6, b 6, c 6
-   357 ms  a c: delivers a4
-   358 ms  b: closes view 1
-   358 ms  b: delivers a4 c3 a5 c4
-   358 ms  b: promises ballot 1 of a, has the rounds a 6, b 6, c 6
-   359 ms  c: closes view 1
-   359 ms  c: promises ballot 1 of a, has the rounds a 6, b 6, c 6
-   359 ms  c: delivers c3 a5 c4
-   360 ms  a: proposes view 2: a b c d (ballot 1 of a)
-   361 ms  c: accepts view 2: a b c d (ballot 1 of a)
-   361 ms  c: knows the decision: view 2: a b c d, without a vote d, trims a 6, b 6, c 6
-   362 ms  d: is admitted to view 2 with the state
-   362 ms  a b: knows the decision: view 2: a b c d, without a vote d, trims a 6, b 6, c 6
-   362 ms  a: delivers c3 a5 c4
-   365 ms  a b c d: begins view 2: a b c d, without a vote d
-   430 ms  a b c d: delivers d1
+    73 ms  d: follows view 1
+    74 ms  a b c: delivers c1..2
+    77 ms  b: gives its state to d
+   348 ms  d: has the state of b, which contains 8 messages
+   351 ms  a: closes view 1
+   351 ms  a: takes ballot 1 of a, has the rounds a 6, b 6, c 6
+   351 ms  a c: delivers a4
+   352 ms  b: closes view 1
+   352 ms  b: delivers a4 c3 a5 c4
+   352 ms  b: promises ballot 1 of a, has the rounds a 6, b 6, c 6
+   353 ms  c: closes view 1
+   353 ms  c: promises ballot 1 of a, has the rounds a 6, b 6, c 6
+   353 ms  c: delivers c3 a5 c4
+   354 ms  a: proposes view 2: a b c d (ballot 1 of a)
+   355 ms  c: accepts view 2: a b c d (ballot 1 of a)
+   355 ms  c: knows the decision: view 2: a b c d, without a vote d, trims a 6, b 6, c 6
+   356 ms  d: is admitted to view 2 with the state
+   356 ms  a b: knows the decision: view 2: a b c d, without a vote d, trims a 6, b 6, c 6
+   356 ms  a: delivers c3 a5 c4
+   359 ms  a b c d: begins view 2: a b c d, without a vote d
+   425 ms  a b c d: delivers d1
            nulls: a 2, b 4, c 1

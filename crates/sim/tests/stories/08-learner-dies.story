@@ -19,7 +19,7 @@ run 20ms
 
 join d
 until d follows
-until c gives its state
+until b gives its state
 run 2ms
 crash d
 send b 2
@@ -31,28 +31,29 @@ expect delivered a b c: a1 a2 a3 b1 b2
     45 ms  d: waits for answers of more seeds
     55 ms  d: asks for the state
     61 ms  d: follows view 1
-    75 ms  c: gives its state to d
-    77 ms  d: is killed
-    79 ms  a b c: delivers b1..2
+    63 ms  b: gives its state to d
+    66 ms  d: is killed
+    86 ms  a b c: delivers b1..2
            nulls: a 1, c 1
 
 restart d
 until d' has the state
 until d' begins view 2
 ----
-  2077 ms  d': starts
-  2077 ms  d': waits for answers of more seeds
-  2087 ms  d': asks for the state
-  2093 ms  d': follows view 1
-  2096 ms  b: gives its state to d'
-  2367 ms  d': has the state of b, which contains 5 messages
-  2371 ms  a: closes view 1
-  2371 ms  a: takes ballot 1 of a, has the rounds a 4, b 4, c 3
-  2372 ms  b c: closes view 1
-  2372 ms  b c: promises ballot 1 of a, has the rounds a 4, b 4, c 3
-  2373 ms  a: proposes view 2: a b c d' (ballot 1 of a)
-  2374 ms  b c: accepts view 2: a b c d' (ballot 1 of a)
-  2374 ms  b c: knows the decision: view 2: a b c d', without a vote d', trims a 4, b 4, c 3
-  2375 ms  d': is admitted to view 2 with the state
-  2375 ms  a: knows the decision: view 2: a b c d', without a vote d', trims a 4, b 4, c 3
-  2378 ms  a b c d': begins view 2: a b c d', without a vote d'
+  2066 ms  d': starts
+  2066 ms  d': waits for answers of more seeds
+  2076 ms  d': asks for the state
+  2082 ms  d': follows view 1
+  2085 ms  b: gives its state to d'
+  2096 ms  c: gives its state to d'
+  2129 ms  d': has the state of c, which contains 5 messages
+  2136 ms  a: closes view 1
+  2136 ms  a: takes ballot 1 of a, has the rounds a 4, b 4, c 3
+  2137 ms  b c: closes view 1
+  2137 ms  b c: promises ballot 1 of a, has the rounds a 4, b 4, c 3
+  2149 ms  a: proposes view 2: a b c d' (ballot 1 of a)
+  2150 ms  b: accepts view 2: a b c d' (ballot 1 of a)
+  2150 ms  b: knows the decision: view 2: a b c d', without a vote d', trims a 4, b 4, c 3
+  2151 ms  a c: knows the decision: view 2: a b c d', without a vote d', trims a 4, b 4, c 3
+  2152 ms  d': is admitted to view 2 with the state
+  2155 ms  a b c d': begins view 2: a b c d', without a vote d'

@@ -19,17 +19,17 @@ expect view 2 at a c: a c
 expect delivered a b c: a1 b1 a2 b2 b3
 ----
     27 ms  a b c: delivers a1 b1 a2 b2..3
-    87 ms  b: asks to leave
-    87 ms  b: closes view 1
-    88 ms  a c: closes view 1
-    88 ms  a: takes ballot 1 of a, has the rounds a 3, b 3, c 2
-    89 ms  c: promises ballot 1 of a, has the rounds a 3, b 3, c 2
-   118 ms  b: promises ballot 1 of a, has the rounds a 3, b 3, c 2
-   119 ms  a: proposes view 2: a c (ballot 1 of a)
-   120 ms  b c: accepts view 2: a c (ballot 1 of a)
-   120 ms  b c: knows the decision: view 2: a c, trims a 3, b 3, c 2
-   120 ms  b: has left
-   121 ms  a: suspects b
-   121 ms  a: knows the decision: view 2: a c, trims a 3, b 3, c 2
-   121 ms  a c: begins view 2: a c
+    56 ms  b: asks to leave
+    56 ms  b: closes view 1
+    57 ms  a c: closes view 1
+    57 ms  a: takes ballot 1 of a, has the rounds a 3, b 3, c 2
+    58 ms  c: promises ballot 1 of a, has the rounds a 3, b 3, c 2
+    87 ms  b: promises ballot 1 of a, has the rounds a 3, b 3, c 2
+    88 ms  a: proposes view 2: a c (ballot 1 of a)
+    89 ms  b c: accepts view 2: a c (ballot 1 of a)
+    89 ms  b c: knows the decision: view 2: a c, trims a 3, b 3, c 2
+    89 ms  b: has left
+    90 ms  a: suspects b
+    90 ms  a: knows the decision: view 2: a c, trims a 3, b 3, c 2
+    90 ms  a c: begins view 2: a c
            nulls: a 1, c 2

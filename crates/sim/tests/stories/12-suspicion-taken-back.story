@@ -72,7 +72,7 @@ run 2s
   8550 ms  b: closes view 2
   8551 ms  a: closes view 2
   8551 ms  a: takes ballot 1 of a
-  8552 ms  b: promises ballot 1 of a
+  8554 ms  b: promises ballot 1 of a
   8580 ms  a: suspects c
   8580 ms  a: takes ballot 2 of a, has the rounds a 1, b 0, c 0
   8585 ms  b: promises ballot 2 of a, has the rounds a 1, b 0, c 0

@@ -40,5 +40,5 @@ run 50ms
   2560 ms  b: knows the decision: view 2: b c a, without a vote a, no trims
   2560 ms  a: is admitted to view 2
   2563 ms  a b c: begins view 2: b c a, without a vote a
-  2596 ms  a b c: delivers a1
+  2597 ms  a b c: delivers a1
            nulls: b 1, c 1

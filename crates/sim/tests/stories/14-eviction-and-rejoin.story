@@ -27,28 +27,27 @@ run 50ms
     45 ms  a: closes view 1
     45 ms  a: takes ballot 1 of a, has the rounds a 2, b 2, c 2
     46 ms  b c: closes view 1
-    55 ms  c: promises ballot 1 of a, has the rounds a 2, b 2, c 2
-    56 ms  b: promises ballot 1 of a, has the rounds a 2, b 2, c 2
-    57 ms  a: proposes view 2: a b (ballot 1 of a)
-    58 ms  b c: accepts view 2: a b (ballot 1 of a)
-    58 ms  b c: knows the decision: view 2: a b, trims a 2, b 2, c 2
-    58 ms  c: was evicted
-    59 ms  a: suspects c
-    59 ms  a: knows the decision: view 2: a b, trims a 2, b 2, c 2
-    59 ms  a b: begins view 2: a b
-   155 ms  c: exits
-   655 ms  c': starts
-   655 ms  c': waits for a member of its group
-   661 ms  a: closes view 2
-   661 ms  a: takes ballot 1 of a
-   662 ms  b: closes view 2
-   662 ms  b: promises ballot 1 of a
-   664 ms  a: proposes view 3: a b c' (ballot 1 of a)
-   665 ms  c': waits for its admission
-   685 ms  b: accepts view 3: a b c' (ballot 1 of a)
-   685 ms  b: knows the decision: view 3: a b c', without a vote c', no trims
-   686 ms  a: knows the decision: view 3: a b c', without a vote c', no trims
-   687 ms  c': is admitted to view 3
-   690 ms  a b c': begins view 3: a b c', without a vote c'
-   724 ms  a b c': delivers c'1
+    46 ms  b c: promises ballot 1 of a, has the rounds a 2, b 2, c 2
+    55 ms  a: proposes view 2: a b (ballot 1 of a)
+    56 ms  b c: accepts view 2: a b (ballot 1 of a)
+    56 ms  b c: knows the decision: view 2: a b, trims a 2, b 2, c 2
+    56 ms  c: was evicted
+    57 ms  a: suspects c
+    57 ms  a: knows the decision: view 2: a b, trims a 2, b 2, c 2
+    57 ms  a b: begins view 2: a b
+   105 ms  c: exits
+   605 ms  c': starts
+   605 ms  c': waits for a member of its group
+   611 ms  a: closes view 2
+   611 ms  a: takes ballot 1 of a
+   612 ms  b: closes view 2
+   614 ms  b: promises ballot 1 of a
+   615 ms  c': waits for its admission
+   615 ms  a: proposes view 3: a b c' (ballot 1 of a)
+   616 ms  b: accepts view 3: a b c' (ballot 1 of a)
+   616 ms  b: knows the decision: view 3: a b c', without a vote c', no trims
+   617 ms  a: knows the decision: view 3: a b c', without a vote c', no trims
+   617 ms  c': is admitted to view 3
+   620 ms  a b c': begins view 3: a b c', without a vote c'
+   653 ms  a b c': delivers c'1
            nulls: a 1, b 1

@@ -22,7 +22,7 @@ run 100ms
    178 ms  b: delivers c1
 
 send c 2
-run 3ms
+run 4ms
 expect delivered a c: c1 c2 c3
 expect delivered b: c1
 crash d
@@ -33,19 +33,19 @@ run 200ms
 expect delivered a b c: c1 c2 c3
 ----
    215 ms  a c d: delivers c2..3
-   218 ms  d: is killed
-   221 ms  a b c: suspects d
-   221 ms  a b c: closes view 1
-   221 ms  a: takes ballot 1 of a, has the rounds a 0, b 0, c 3, d 0
-   222 ms  b: promises ballot 1 of a, has the rounds a 0, b 0, c 1, d 0
-   225 ms  c: promises ballot 1 of a, has the rounds a 0, b 0, c 3, d 0
-   226 ms  a: proposes view 2: a b c (ballot 1 of a)
-   227 ms  b c: accepts view 2: a b c (ballot 1 of a)
+   219 ms  d: is killed
+   222 ms  a b c: suspects d
+   222 ms  a b c: closes view 1
+   222 ms  a: takes ballot 1 of a, has the rounds a 0, b 0, c 3, d 0
+   224 ms  b: promises ballot 1 of a, has the rounds a 0, b 0, c 1, d 0
+   226 ms  c: promises ballot 1 of a, has the rounds a 0, b 0, c 3, d 0
+   227 ms  a: proposes view 2: a b c (ballot 1 of a)
+   228 ms  b c: accepts view 2: a b c (ballot 1 of a)
    231 ms  c: knows the decision: view 2: a b c, trims a 0, b 0, c 1, d 0
    232 ms  a: knows the decision: view 2: a b c, trims a 0, b 0, c 1, d 0
-   235 ms  b: knows the decision: view 2: a b c, trims a 0, b 0, c 1, d 0
-   236 ms  a: begins view 2: a b c
-   236 ms  c: sends its 2 undelivered messages again
-   236 ms  c: begins view 2: a b c
-   280 ms  b: begins view 2: a b c
-   280 ms  b: delivers c2..3
+   233 ms  b: knows the decision: view 2: a b c, trims a 0, b 0, c 1, d 0
+   234 ms  a: begins view 2: a b c
+   235 ms  c: sends its 2 undelivered messages again
+   235 ms  c: begins view 2: a b c
+   277 ms  b: begins view 2: a b c
+   277 ms  b: delivers c2..3

@@ -16,10 +16,9 @@ send a 2 in x
 run 20ms
 ----
     27 ms  a b c: delivers in m: a1
-    27 ms  b c: delivers in x: a3
-    29 ms  a: delivers in x: a3..4
+    27 ms  a b c: delivers in x: a3
     29 ms  a b c: delivers in m: a2
-    30 ms  b c: delivers in x: a4
+    29 ms  a b c: delivers in x: a4
            nulls: b 2, c 2
 
 send c 3 in m
@@ -35,15 +34,17 @@ run 30ms
     46 ms  a: closes view 1
     46 ms  a: takes ballot 1 of a, has the rounds in x a 4, b 1, c 4
     47 ms  c: closes view 1
-    49 ms  b c: promises ballot 1 of a, has the rounds in x a 4, b 4, c 4
-    49 ms  a b c: delivers in m: c1..3
-    52 ms  a: proposes view 2: a b c (ballot 1 of a)
-    53 ms  b: accepts view 2: a b c (ballot 1 of a)
-    53 ms  b: knows the decision: view 2: a b c, trims in x a 4, b 1, c 4
-    53 ms  b: delivers in x: c4..6
-    55 ms  a c: knows the decision: view 2: a b c, trims in x a 4, b 1, c 4
-    55 ms  a c: delivers in x: c4..6
-    58 ms  a b c: begins view 2: a b c
+    47 ms  b: promises ballot 1 of a, has the rounds in x a 4, b 4, c 4
+    48 ms  c: promises ballot 1 of a, has the rounds in x a 4, b 4, c 4
+    49 ms  a: proposes view 2: a b c (ballot 1 of a)
+    49 ms  a b: delivers in m: c1..3
+    50 ms  c: accepts view 2: a b c (ballot 1 of a)
+    50 ms  c: knows the decision: view 2: a b c, trims in x a 4, b 1, c 4
+    50 ms  c: delivers in m: c1..3
+    50 ms  c: delivers in x: c4..6
+    51 ms  a b: knows the decision: view 2: a b c, trims in x a 4, b 1, c 4
+    51 ms  a b: delivers in x: c4..6
+    54 ms  a b c: begins view 2: a b c
            nulls: a 4, b 6
 
 create a y fifo
@@ -53,33 +54,36 @@ send c 2 in y
 send b 1 in m
 run 30ms
 ----
-    89 ms  a: proposes a change of subgroup y
-    89 ms  a: closes view 2
-    89 ms  a: takes ballot 1 of a
-   120 ms  b c: closes view 2
-   120 ms  b c: promises ballot 1 of a
-   153 ms  a: proposes view 3: a b c (ballot 1 of a)
-   154 ms  b c: accepts view 3: a b c (ballot 1 of a)
-   154 ms  b c: knows the decision: view 3: a b c, no trims
-   155 ms  a: knows the decision: view 3: a b c, no trims
-   158 ms  a b c: begins view 3: a b c
-   159 ms  a b c: delivers in y: c7..8
-   162 ms  a b c: delivers in m: b1
+    85 ms  a: proposes a change of subgroup y
+    85 ms  a: closes view 2
+    85 ms  a: takes ballot 1 of a
+    86 ms  b: closes view 2
+    86 ms  b: promises ballot 1 of a
+   116 ms  c: closes view 2
+   116 ms  c: promises ballot 1 of a
+   117 ms  a: proposes view 3: a b c (ballot 1 of a)
+   118 ms  c: accepts view 3: a b c (ballot 1 of a)
+   118 ms  c: knows the decision: view 3: a b c, no trims
+   119 ms  a: knows the decision: view 3: a b c, no trims
+   120 ms  b: knows the decision: view 3: a b c, no trims
+   123 ms  a b c: begins view 3: a b c
+   123 ms  a b c: delivers in y: c7..8
+   126 ms  a b c: delivers in m: b1
            nulls: a 1
 
 drop a x
 until a begins view 4
 run 30ms
 ----
-   189 ms  a: proposes a change of subgroup x
-   189 ms  a: closes view 3
-   189 ms  a: takes ballot 1 of a
-   190 ms  c: closes view 3
-   190 ms  c: promises ballot 1 of a
-   200 ms  b: closes view 3
-   200 ms  b: promises ballot 1 of a
-   201 ms  a: proposes view 4: a b c (ballot 1 of a)
-   202 ms  b c: accepts view 4: a b c (ballot 1 of a)
-   202 ms  b c: knows the decision: view 4: a b c, no trims
-   203 ms  a: knows the decision: view 4: a b c, no trims
-   206 ms  a b c: begins view 4: a b c
+   153 ms  a: proposes a change of subgroup x
+   153 ms  a: closes view 3
+   153 ms  a: takes ballot 1 of a
+   154 ms  b c: closes view 3
+   154 ms  c: promises ballot 1 of a
+   155 ms  b: promises ballot 1 of a
+   186 ms  a: proposes view 4: a b c (ballot 1 of a)
+   187 ms  c: accepts view 4: a b c (ballot 1 of a)
+   187 ms  c: knows the decision: view 4: a b c, no trims
+   188 ms  a: knows the decision: view 4: a b c, no trims
+   189 ms  b: knows the decision: view 4: a b c, no trims
+   192 ms  a b c: begins view 4: a b c

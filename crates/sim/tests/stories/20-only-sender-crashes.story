@@ -21,18 +21,18 @@ run 10ms
     30 ms  a b: suspects c
     30 ms  a b: closes view 1
     30 ms  a: takes ballot 1 of a, has the rounds a 3, b 3, c 3
-    31 ms  b: promises ballot 1 of a, has the rounds a 3, b 3, c 3
-    34 ms  a: proposes view 2: a b (ballot 1 of a)
-    35 ms  b: accepts view 2: a b (ballot 1 of a)
-    35 ms  b: knows the decision: view 2: a b, trims a 3, b 3, c 3
-    35 ms  b: delivers c1..3
-    36 ms  a: knows the decision: view 2: a b, trims a 3, b 3, c 3
-    36 ms  a: delivers c1..3
-    37 ms  a b: begins view 2: a b
+    32 ms  b: promises ballot 1 of a, has the rounds a 3, b 3, c 3
+    33 ms  a: proposes view 2: a b (ballot 1 of a)
+    34 ms  b: accepts view 2: a b (ballot 1 of a)
+    34 ms  b: knows the decision: view 2: a b, trims a 3, b 3, c 3
+    34 ms  b: delivers c1..3
+    42 ms  a: knows the decision: view 2: a b, trims a 3, b 3, c 3
+    42 ms  a: delivers c1..3
+    42 ms  a b: begins view 2: a b
            nulls: a 3, b 3
 
 send a 2
 run 20ms
 ----
-    49 ms  a b: delivers a1..2
+    54 ms  a b: delivers a1..2
            nulls: b 1

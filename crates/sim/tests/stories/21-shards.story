@@ -33,12 +33,12 @@ expect undelivered b1
     50 ms  a b c: closes view 1
     50 ms  a: takes ballot 1 of a
     51 ms  c: promises ballot 1 of a
-    51 ms  b: promises ballot 1 of a, has the rounds in t b 1, d 1
-    54 ms  a: proposes view 2: a b c (ballot 1 of a)
-    58 ms  b c: accepts view 2: a b c (ballot 1 of a)
-    59 ms  a: knows the decision: view 2: a b c; shard s: a c; shard t: b (unavailable), trims in t b 1, d 1
-    60 ms  b c: knows the decision: view 2: a b c; shard s: a c; shard t: b (unavailable), trims in t b 1, d 1
-    62 ms  a b c: begins view 2: a b c; shard s: a c; shard t: b (unavailable)
+    52 ms  b: promises ballot 1 of a, has the rounds in t b 1, d 1
+    53 ms  a: proposes view 2: a b c (ballot 1 of a)
+    54 ms  b c: accepts view 2: a b c (ballot 1 of a)
+    57 ms  a: knows the decision: view 2: a b c; shard s: a c; shard t: b (unavailable), trims in t b 1, d 1
+    58 ms  b c: knows the decision: view 2: a b c; shard s: a c; shard t: b (unavailable), trims in t b 1, d 1
+    60 ms  a b c: begins view 2: a b c; shard s: a c; shard t: b (unavailable)
 
 join e
 until e begins view 3
@@ -47,18 +47,18 @@ run 100ms
 expect delivered b: d1 b1
 expect delivered e: b1
 ----
-    93 ms  e: starts
-    93 ms  e: waits for answers of more seeds
-    99 ms  a: closes view 2
-    99 ms  a: takes ballot 1 of a
-   100 ms  b c: closes view 2
-   102 ms  b c: promises ballot 1 of a
-   103 ms  e: waits for its admission
-   103 ms  a: proposes view 3: a b c e (ballot 1 of a)
-   104 ms  b c: accepts view 3: a b c e (ballot 1 of a)
-   104 ms  b c: knows the decision: view 3: a b c e, without a vote e; shard s: a c; shard t: b e, no trims
-   105 ms  a: knows the decision: view 3: a b c e, without a vote e; shard s: a c; shard t: b e, no trims
-   105 ms  e: is admitted to view 3
-   108 ms  a b c e: begins view 3: a b c e, without a vote e; shard s: a c; shard t: b e
-   109 ms  e: delivers in t: b1
-   139 ms  b: delivers in t: b1
+    91 ms  e: starts
+    91 ms  e: waits for answers of more seeds
+    97 ms  a: closes view 2
+    97 ms  a: takes ballot 1 of a
+    98 ms  b c: closes view 2
+   100 ms  b c: promises ballot 1 of a
+   101 ms  e: waits for its admission
+   123 ms  a: proposes view 3: a b c e (ballot 1 of a)
+   124 ms  c: accepts view 3: a b c e (ballot 1 of a)
+   124 ms  c: knows the decision: view 3: a b c e, without a vote e; shard s: a c; shard t: b e, no trims
+   125 ms  a b: knows the decision: view 3: a b c e, without a vote e; shard s: a c; shard t: b e, no trims
+   125 ms  e: is admitted to view 3
+   128 ms  a b c e: begins view 3: a b c e, without a vote e; shard s: a c; shard t: b e
+   129 ms  e: delivers in t: b1
+   160 ms  b: delivers in t: b1

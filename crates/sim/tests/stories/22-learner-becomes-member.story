@@ -27,30 +27,29 @@ expect view 3 at a b c d: a b c d
     45 ms  d: waits for answers of more seeds
     55 ms  d: asks for the state
     61 ms  d: follows view 1
-    75 ms  c: gives its state to d
-   296 ms  d: has the state of c, which contains 2 messages
-   337 ms  a: closes view 1
-   337 ms  a: takes ballot 1 of a, has the rounds a 2, b 1, c 1
-   338 ms  b c: closes view 1
-   338 ms  b c: promises ballot 1 of a, has the rounds a 2, b 1, c 1
-   339 ms  a: proposes view 2: a b c d (ballot 1 of a)
-   340 ms  b c: accepts view 2: a b c d (ballot 1 of a)
-   340 ms  b c: knows the decision: view 2: a b c d, without a vote d, trims a 2, b 1, c 1
-   341 ms  d: is admitted to view 2 with the state
-   341 ms  a: knows the decision: view 2: a b c d, without a vote d, trims a 2, b 1, c 1
-   344 ms  a b c d: begins view 2: a b c d, without a vote d
-  1344 ms  a: closes view 2
-  1344 ms  a: takes ballot 1 of a
-  1345 ms  d: closes view 2
-  1345 ms  d: promises ballot 1 of a
-  1375 ms  b c: closes view 2
-  1375 ms  b c: promises ballot 1 of a
-  1376 ms  a: proposes view 3: a b c d (ballot 1 of a)
-  1377 ms  b c: accepts view 3: a b c d (ballot 1 of a)
-  1377 ms  b c: knows the decision: view 3: a b c d, no trims
-  1378 ms  a: knows the decision: view 3: a b c d, no trims
-  1379 ms  d: knows the decision: view 3: a b c d, no trims
-  1381 ms  a b c d: begins view 3: a b c d
+    63 ms  b: gives its state to d
+   292 ms  d: has the state of b, which contains 2 messages
+   302 ms  a: closes view 1
+   302 ms  a: takes ballot 1 of a, has the rounds a 2, b 1, c 1
+   303 ms  b c: closes view 1
+   303 ms  b c: promises ballot 1 of a, has the rounds a 2, b 1, c 1
+   304 ms  a: proposes view 2: a b c d (ballot 1 of a)
+   305 ms  b: accepts view 2: a b c d (ballot 1 of a)
+   305 ms  b: knows the decision: view 2: a b c d, without a vote d, trims a 2, b 1, c 1
+   306 ms  d: is admitted to view 2 with the state
+   306 ms  a c: knows the decision: view 2: a b c d, without a vote d, trims a 2, b 1, c 1
+   309 ms  a b c d: begins view 2: a b c d, without a vote d
+  1309 ms  a: closes view 2
+  1309 ms  a: takes ballot 1 of a
+  1310 ms  d: closes view 2
+  1310 ms  d: promises ballot 1 of a
+  1340 ms  b c: closes view 2
+  1340 ms  b c: promises ballot 1 of a
+  1372 ms  a: proposes view 3: a b c d (ballot 1 of a)
+  1403 ms  b c: accepts view 3: a b c d (ballot 1 of a)
+  1403 ms  b c: knows the decision: view 3: a b c d, no trims
+  1404 ms  a d: knows the decision: view 3: a b c d, no trims
+  1407 ms  a b c d: begins view 3: a b c d
 
 crash a
 until d begins view 4
@@ -60,25 +59,25 @@ expect view 5 at c d: c d
 send d 1
 run 50ms
 ----
-  1402 ms  a: is killed
-  1405 ms  b c d: suspects a
-  1405 ms  b c d: closes view 3
-  1405 ms  b: takes ballot 1 of b
-  1406 ms  c d: promises ballot 1 of b
-  1413 ms  b: proposes view 4: b c d (ballot 1 of b)
-  1419 ms  d: accepts view 4: b c d (ballot 1 of b)
-  1444 ms  c: accepts view 4: b c d (ballot 1 of b)
-  1444 ms  c: knows the decision: view 4: b c d, no trims
-  1445 ms  b d: knows the decision: view 4: b c d, no trims
-  1455 ms  b c d: begins view 4: b c d
-  1455 ms  b: is killed
-  1458 ms  c d: suspects b
-  1458 ms  c d: closes view 4
-  1458 ms  c: takes ballot 1 of c
-  1462 ms  d: promises ballot 1 of c
-  1463 ms  c: proposes view 5: c d (ballot 1 of c)
-  1464 ms  d: accepts view 5: c d (ballot 1 of c)
-  1464 ms  d: knows the decision: view 5: c d, no trims
-  1465 ms  c: knows the decision: view 5: c d, no trims
-  1465 ms  c d: begins view 5: c d
+  1427 ms  a: is killed
+  1430 ms  b c d: suspects a
+  1430 ms  b c d: closes view 3
+  1430 ms  b: takes ballot 1 of b
+  1431 ms  d: promises ballot 1 of b
+  1438 ms  c: promises ballot 1 of b
+  1439 ms  b: proposes view 4: b c d (ballot 1 of b)
+  1440 ms  c d: accepts view 4: b c d (ballot 1 of b)
+  1441 ms  b: knows the decision: view 4: b c d, no trims
+  1442 ms  c d: knows the decision: view 4: b c d, no trims
+  1452 ms  c d: begins view 4: b c d
+  1452 ms  b: is killed
+  1455 ms  c d: suspects b
+  1455 ms  c d: closes view 4
+  1455 ms  c: takes ballot 1 of c
+  1459 ms  d: promises ballot 1 of c
+  1460 ms  c: proposes view 5: c d (ballot 1 of c)
+  1461 ms  d: accepts view 5: c d (ballot 1 of c)
+  1461 ms  d: knows the decision: view 5: c d, no trims
+  1462 ms  c: knows the decision: view 5: c d, no trims
+  1462 ms  c d: begins view 5: c d
            nulls: c 1

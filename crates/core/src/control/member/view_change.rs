@@ -118,6 +118,9 @@ impl Member {
                 engine.follow_log(home, next);
             }
         }
+        // Members that were heard after their ends had been told would be suspected in each view again.
+        let has_been_heard = |id: &&MemberId| self.view.rank_of(**id).is_some_and(|rank| !self.engine.suspects(rank));
+        self.told_ended.iter().filter(has_been_heard).for_each(|id| roster.has_come_back(*id));
         let old = core::mem::replace(&mut self.view, view);
         self.before = (!absent.is_empty()).then(|| (Arc::clone(&old), before));
         self.absent = absent;

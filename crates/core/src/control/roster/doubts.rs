@@ -129,15 +129,14 @@ impl Doubts {
         self.asked.values().filter_map(|doubt| doubt.until)
     }
 
-    /// Notes that `view` has begun, with these members. Forgets other members, and who counts as ended: the members of
-    /// the view have taken part in the agreement on it. Ways to them are made again, and tell if one has ended since.
+    /// Notes that `view` has begun, with these members. Forgets other members.
     pub(super) fn begin(&mut self, view: ViewId, members: &BTreeSet<MemberId>) {
         self.since.retain(|id, _| members.contains(id));
         for id in members {
             self.since.entry(*id).or_insert(view);
         }
         let since = &self.since;
-        self.ended.clear();
+        self.ended.retain(|id, watched| since.get(id).is_some_and(|since| *watched >= *since));
         self.asked.retain(|id, doubt| since.get(id).is_some_and(|since| doubt.view >= *since));
     }
 }

@@ -98,7 +98,7 @@ impl<W> Roster<W> {
         self.doubts.ends().map(|until| until.since(now)).min()
     }
 
-    /// Notes that the process of `id` has made a stream after its connections had reported its end.
+    /// Notes that the process of `id` has made a stream, or was heard, after its connections had reported its end.
     pub fn has_come_back(&mut self, id: MemberId) {
         if self.doubts.refute(id) {
             debug!(target: TARGET, me = self.me.id.0, member = id.0, "sign of life");
