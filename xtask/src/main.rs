@@ -96,6 +96,12 @@ fn parse(args: &[String]) -> Result<CommandRequest> {
     if let ([step], []) = (&named(RELEASE, command)[..], rest) {
         return Ok(CommandRequest::Release(step.name));
     }
+    // Not all of these are steps of ci.
+    if let ([step], [flag]) = (&named(BLESS, command)[..], rest)
+        && flag == "--bless"
+    {
+        return Ok(CommandRequest::Bless(step.name));
+    }
     let whole = command == "ci";
     if !whole {
         only.push(step(command)?.name);
@@ -106,7 +112,6 @@ fn parse(args: &[String]) -> Result<CommandRequest> {
         match arg.as_str() {
             "--verbose" | "-v" => verbose = true,
             "--help" | "-h" => return Ok(CommandRequest::Help),
-            "--bless" if !named(BLESS, command).is_empty() => return Ok(CommandRequest::Bless(step(command)?.name)),
             "--long" if !named(LONG, command).is_empty() => return Ok(CommandRequest::Long(step(command)?.name)),
             "--skip" if whole => skip.push(value()?.name),
             "--list" if whole => list = true,
@@ -174,7 +179,9 @@ mod tests {
         assert_eq!(steps("ci --only docs --only fmt"), ["fmt", "docs"]);
         assert_eq!(steps("clippy"), ["clippy"]);
         assert_eq!(steps("ci --skip fmt --skip docs"), [&all[1..2], &all[3..]].concat());
-        assert_eq!(parsed("instructions --bless").unwrap(), CommandRequest::Bless("instructions"));
+        for name in ["instructions", "stories"] {
+            assert_eq!(parsed(&format!("{name} --bless")).unwrap(), CommandRequest::Bless(name));
+        }
         for name in ["scope", "loom"] {
             assert_eq!(parsed(&format!("{name} --long")).unwrap(), CommandRequest::Long(name));
         }

@@ -1653,10 +1653,10 @@ impl Group {
         });
     }
 
-    /// Lets these members run until nothing waits for the time.
-    fn run_for_minutes(&mut self, members: &[usize]) {
-        for _ in 0..20 {
-            self.now += 10_000_000_000;
+    /// Lets these members run for this long, in s.
+    fn run_for(&mut self, seconds: u64, members: &[usize]) {
+        for _ in 0..seconds / 5 {
+            self.now += 5_000_000_000;
             self.run(members);
         }
     }
@@ -1671,7 +1671,7 @@ fn no_member_goes_on_if_only_the_ended_have_complete_logs() {
         group.lack(&[0, 1, 2].into_iter().filter(|member| *member != complete).collect::<Vec<_>>());
         group.settle();
         (1..3).for_each(|member| group.engines[member].member_died(Rank(0)));
-        group.run_for_minutes(&[1, 2]);
+        group.run_for(60, &[1, 2]);
         let sizes = group.next_sizes();
         assert_eq!(sizes[1..], if goes_on { [Some(2); 2] } else { [None; 2] });
         if !goes_on {
@@ -1680,7 +1680,7 @@ fn no_member_goes_on_if_only_the_ended_have_complete_logs() {
                 (&State::Incomplete, Some((SubgroupId(0), vec![Rank(0)])))
             );
             group.engines[2].member_died(Rank(1));
-            group.run_for_minutes(&[2]);
+            group.run_for(60, &[2]);
             assert_eq!((group.engines[2].state(), group.next_sizes()), (&State::Incomplete, vec![None; 3]));
         }
     }
@@ -1698,12 +1698,21 @@ fn members_with_complete_logs_are_waited_for_until_the_others_have_caught_up() {
             false => (1..3).for_each(|member| group.engines[member].suspect(Rank(0))),
         }
         let there: &[usize] = if leaves { &[0, 1, 2] } else { &[1, 2] };
-        group.run_for_minutes(there);
+        group.run_for(100, there);
         assert!(there.iter().all(|member| *group.engines[*member].state() == State::Running), "leaves: {leaves}");
         group.lack(&[1]);
         group.run(there);
         assert_eq!(group.next_sizes()[1..], [Some(2); 2], "leaves: {leaves}");
     }
+    // A member that leaves does not wait for ever.
+    let mut group = durable_group(2, &[0]);
+    group.lack(&[1]);
+    group.settle();
+    group.engines[0].leave();
+    group.run_for(100, &[0, 1]);
+    assert_eq!(group.next_sizes(), [None; 2]);
+    group.run_for(60, &[0, 1]);
+    assert_eq!(group.next_sizes()[1..], [Some(1)]);
 }
 
 /// A member that dies before its disk has the last messages is missed at the end, too.

@@ -139,11 +139,9 @@ impl CatchUpEnd {
     pub fn completeness(&self) -> LogCompleteness {
         match self {
             CatchUpEnd::Little => LogCompleteness::CatchingUp,
-            // No other member is in the subgroup.
-            CatchUpEnd::Complete { .. } | CatchUpEnd::Stopped { why: CatchUpFailure::NoSource, .. } => {
-                LogCompleteness::Complete
-            }
-            CatchUpEnd::Stopped { .. } => LogCompleteness::Incomplete,
+            CatchUpEnd::Stopped { why: CatchUpFailure::Broken, .. } => LogCompleteness::Incomplete,
+            // No other member is in the subgroup, or none of them has more.
+            CatchUpEnd::Complete { .. } | CatchUpEnd::Stopped { .. } => LogCompleteness::Complete,
         }
     }
 }

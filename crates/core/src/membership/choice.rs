@@ -22,6 +22,10 @@ const PROMISE_WITHIN: u64 = 4;
 /// time divided by this.
 const RETURN_WITHIN: u64 = 2;
 
+/// How long members that leave a subgroup wait for a member that stays and has a complete log, in ns: longer than a log
+/// tries to catch up with members that do not answer.
+const CAUGHT_UP_WITHIN: u64 = 120_000_000_000;
+
 /// Why a leader chooses nothing yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Waits {
@@ -373,8 +377,13 @@ impl<T: Table> Choice<'_, T> {
             let has_all = |rank: &Rank| shown(*rank) & complete_bit(id) != 0;
             // If none stays, and none of them is known to lack records, the next members begin anew.
             let lacks = |rank: &Rank| shown(*rank) != 0 && !has_all(rank);
-            let is_over = on.is_empty() && (off.iter().any(has_all) || !off.iter().any(lacks));
+            let is_over = on.is_empty() && !off.iter().any(lacks);
             if off.is_empty() || is_over || on.iter().any(has_all) {
+                continue;
+            }
+            if off.iter().all(|rank| self.has_promised(*rank)) {
+                // They leave, and send records meanwhile. Logs that have none by then get none any more.
+                self.wait_until(Time(self.member.changes_since.0.saturating_add(CAUGHT_UP_WITHIN)))?;
                 continue;
             }
             if !off.iter().all(|rank| self.member.opinions.is_dead(*rank)) {

@@ -199,6 +199,10 @@ impl Member {
     /// driver takes in what they have posted last, if it is here, and says that they are to be
     /// [suspected](Self::suspect).
     pub fn newly_ended<W>(&mut self, roster: &mut Roster<W>, now: Time) -> Vec<Rank> {
+        // This view has ended, and suspects no member any more. The next one has yet to begin.
+        if self.next.is_some() {
+            return Vec::new();
+        }
         // A process that ends closes the connection that tells so before all others, and refuses
         // new ones when it has closed these. If the others break at the same time the network may
         // have reset them all.
