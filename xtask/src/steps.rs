@@ -285,7 +285,7 @@ fn restart(session: &StepSession<'_>) -> Result<String> {
 }
 
 /// The number of seeds of whole processes, and the events that must occur in them at least.
-const PROCESSES: [(&str, u64); 37] = [
+const PROCESSES: [(&str, u64); 38] = [
     ("seeds", 6_000),
     ("bootstraps", 4_800),
     ("joins", 10_800),
@@ -312,11 +312,12 @@ const PROCESSES: [(&str, u64); 37] = [
     ("large_sent", 90_000),
     ("large", 360_000),
     ("large_again", 12_000),
-    ("blocks", 240_000),
+    ("blocks", 200_000),
     ("lent", 210_000),
     ("fetched", 30_000),
     ("killed_waiting", 30),
-    ("killed_founding", 6),
+    ("killed_founding", 150),
+    ("incomplete", 3),
     ("logged", 100_000),
     ("durable", 30_000),
     ("log_returns", 120),
