@@ -381,12 +381,13 @@ impl<T: Table> Choice<'_, T> {
             if off.is_empty() || is_over || on.iter().any(has_all) {
                 continue;
             }
-            if off.iter().all(|rank| self.has_promised(*rank)) {
+            let is_dead = |rank: &Rank| self.member.opinions.is_dead(*rank);
+            if off.iter().all(|rank| self.has_promised(*rank) && !is_dead(rank)) {
                 // They leave, and send records meanwhile. Logs that have none by then get none any more.
                 self.wait_until(Time(self.member.changes_since.0.saturating_add(CAUGHT_UP_WITHIN)))?;
                 continue;
             }
-            if !off.iter().all(|rank| self.member.opinions.is_dead(*rank)) {
+            if !off.iter().all(is_dead) {
                 return Err(Waits::ForLogs(id));
             }
             // The words of others may be on their way.
