@@ -36,8 +36,8 @@ impl Owner {
     }
 }
 
-/// As [`Owner`], without a system call. A child that was forked otherwise than by the C library has the mark
-/// of its parent. That child has no memory in place of the rows.
+/// As [`Owner`], without a system call. A child that was forked otherwise than by the C library has its
+/// parent's mark, and no memory in place of the rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ForkMark(u32);
 

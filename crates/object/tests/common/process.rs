@@ -27,8 +27,8 @@ impl Process {
         Process::start_durable(test, scratch, founders, 0)
     }
 
-    /// Starts the member `id`, which has its data directory beside `scratch` and delivers what is on the disks
-    /// of all members. A member with id 0 has neither.
+    /// Starts the member `id`, which has its data directory beside `scratch` and delivers what all members have
+    /// on disk. A member with id 0 does neither.
     pub(crate) fn start_durable(test: &str, scratch: &Scratch, founders: u32, id: u64) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
